@@ -1,0 +1,98 @@
+/**
+ * Everything Core can ask of its shell, and what must be true before the shell may do it.
+ *
+ * A shell runs effects in the order given; one whose barrier is not reached waits, and those of
+ * one barrier keep their order.
+ */
+import type { ActivityOptions, Failure, Outcome, Payload } from "#proto";
+import type { Rejection } from "./errors.ts";
+import type { Index, Partition, RequestId, RunId, Seq, SessionId } from "./ids.ts";
+
+/**
+ * `now`: at once, even on uncommitted events (workflow code is pure, so running it early shows
+ * nothing to anyone). `committed`: when the log holds `index` durably on a quorum.
+ */
+export type Barrier = { readonly until: "now" } | { readonly until: "committed"; readonly index: Index };
+
+export const now: Barrier = { until: "now" };
+
+/** Names one delivery of one attempt of one activity of one generation. */
+export interface Token {
+  readonly run: RunId;
+  readonly generation: number;
+  readonly op: number;
+  readonly attempt: number;
+  readonly delivery: number;
+}
+
+/** Deliver events to a run that the session holds, or begin a run there (`start`). */
+export interface ActivateEffect {
+  readonly kind: "activate";
+  readonly session: SessionId;
+  readonly handle: number;
+  readonly activation: number;
+  /** Canonical bytes in log order; views into the log's buffer where `after` is `now`. */
+  readonly events: readonly Uint8Array[];
+  readonly start?: { readonly run: RunId; readonly bundle: Uint8Array; readonly type: string };
+  readonly after: Barrier;
+}
+
+/** Rebuild a run on a session: read its history in [firstSeq, endSeq) and send it. */
+export interface ReplayEffect {
+  readonly kind: "replay";
+  readonly session: SessionId;
+  readonly handle: number;
+  readonly activation: number;
+  readonly partition: Partition;
+  readonly bundle: Uint8Array;
+  readonly type: string;
+  readonly firstSeq: Seq;
+  readonly endSeq: Seq;
+  /** Log index of the record that holds event endSeq − 1. */
+  readonly lastIndex: Index;
+  readonly readOnly: boolean;
+  readonly after: Barrier;
+}
+
+export interface TaskEffect {
+  readonly kind: "task";
+  readonly session: SessionId;
+  readonly number: number;
+  readonly token: Token;
+  readonly name: string;
+  readonly input: Payload | undefined;
+  readonly options: ActivityOptions | undefined;
+  readonly heartbeat: Payload | undefined;
+  readonly workflowType: string;
+  readonly after: Barrier;
+}
+
+export type Reply =
+  | { readonly kind: "started"; readonly run: RunId; readonly generation: number; readonly attached: boolean; readonly outcome?: Outcome }
+  | { readonly kind: "signalled"; readonly seq: Seq }
+  | { readonly kind: "outcome"; readonly outcome: Outcome; readonly generation: number }
+  | { readonly kind: "queried"; readonly result: Payload | undefined }
+  | { readonly kind: "resumed"; readonly bundle: Uint8Array }
+  | { readonly kind: "done" }
+  | { readonly kind: "rejected"; readonly rejection: Rejection };
+
+export type Effect =
+  | ActivateEffect
+  | ReplayEffect
+  | TaskEffect
+  | { readonly kind: "cancel-task"; readonly session: SessionId; readonly token: Token; readonly reason: string; readonly after: Barrier }
+  | {
+      readonly kind: "query";
+      readonly session: SessionId;
+      readonly query: number;
+      readonly handle: number;
+      readonly name: string;
+      readonly input: Payload | undefined;
+      readonly after: Barrier;
+    }
+  | { readonly kind: "drop"; readonly session: SessionId; readonly handle: number; readonly after: Barrier }
+  | { readonly kind: "reply"; readonly request: RequestId; readonly reply: Reply; readonly after: Barrier }
+  /** Step with a `tick` at this time (milliseconds since 1970), or as soon after as can be. */
+  | { readonly kind: "arm-timer"; readonly atMs: number; readonly after: Barrier };
+
+export type { Failure, Outcome, Payload };

@@ -1,0 +1,55 @@
+/**
+ * Refusals: what a caller may be told, each with one page in docs/errors.
+ *
+ * Core returns a `Rejection`; the node's edge turns it into a `HopError`, gRPC gets its status
+ * in one place and the command line its exit code in one place.
+ */
+export const reasons = {
+  BAD_REQUEST: "The request breaks a rule that its message names",
+  UNAUTHENTICATED: "The caller did not say who it is, or its proof is not valid",
+  RUN_NOT_FOUND: "No run has this id",
+  WORKFLOW_NOT_DEPLOYED: "No deployment holds a workflow of this type",
+  QUERY_NOT_FOUND: "The run declares no query of this name",
+  QUERY_FAILED: "The query's own code failed",
+  BLOB_NOT_FOUND: "Content-addressed storage holds no such blob",
+  INSTANCE_LIVE: "A run of this instance is live and the start asked not to attach",
+  IDEMPOTENCY_CONFLICT: "The idempotency key was used with other arguments",
+  RUN_CLOSED: "The run has ended",
+  RUN_BLOCKED: "The run is stopped at a fault of its code and waits for a retry",
+  PAYLOAD_TOO_LARGE: "A payload is above the limit",
+  FENCED: "A newer delivery holds the task",
+  BUFFER_FULL: "Too much is waiting; try again later",
+  NO_SPACE: "The log's disk is full; reads go on, appends wait for space",
+  NOT_LEADER: "Another node leads the shard",
+  STALE_EPOCH: "The shard map has changed",
+  BUDGET_EXPIRED: "The time that the caller allowed is over",
+  STORE_UNAVAILABLE: "Storage or a worker can't be reached now; nothing is known to be lost",
+  HASH_MISMATCH: "Stored bytes are not the bytes that were recorded",
+  INTERNAL: "A bug: the node's log says more",
+} as const;
+
+export type Reason = keyof typeof reasons;
+
+/** A refusal as Core returns it. */
+export interface Rejection {
+  readonly reject: Reason;
+  readonly message: string;
+  readonly retryAfterMs?: number;
+}
+
+/** A refusal on its way out of a process. */
+export class HopError extends Error {
+  override name = "HopError";
+  readonly reason: Reason;
+  readonly retryAfterMs: number;
+
+  constructor(reason: Reason, message: string, options: { retryAfterMs?: number; cause?: unknown } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.reason = reason;
+    this.retryAfterMs = options.retryAfterMs ?? 0;
+  }
+
+  static from(rejection: Rejection): HopError {
+    return new HopError(rejection.reject, rejection.message, { retryAfterMs: rejection.retryAfterMs ?? 0 });
+  }
+}

@@ -1,0 +1,47 @@
+/** Every bound in one place. Sizes in bytes, times in milliseconds. */
+import { assert } from "./assert.ts";
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+const year = 365.25 * 24 * 3600 * 1000;
+
+export const limits = {
+  /** A larger payload is a blob: events stay small whatever the data. */
+  inlineBytesMax: 64 * KiB,
+  /** A larger payload is refused at the call that makes it, without retry. */
+  payloadBytesMax: 32 * MiB,
+  /** All commands of one activation together. */
+  activationBytesMax: 48 * MiB,
+  /** One message on a stream. */
+  frameBytesMax: 64 * MiB,
+  /** Frames are cut near this size, so that one large item does not hold up the rest. */
+  frameBytesSoft: 1 * MiB,
+  /** One log record, with all its events. */
+  recordBytesMax: 16 * MiB,
+  /** Namespace, instance, type, signal, query and activity names, in UTF-8. */
+  nameBytesMax: 255,
+  /** Free text by an operator: a reason, a note. */
+  textBytesMax: 4 * KiB,
+  /** A failure's message and its stack, each. */
+  failureBytesMax: 16 * KiB,
+  failureDepthMax: 8,
+  /** Longest timer. */
+  timerMsMax: Math.ceil(100 * year),
+  /** Operations open at one time in one run. */
+  pendingOpsMax: 10_000,
+  /** Signal ids kept to recognise a resent one. */
+  signalIdsKept: 64,
+  /** Tasks that wait for a worker, over the whole shard, before starts are refused. */
+  readyTasksMax: 200_000,
+  /** Events received by a run but not yet taken by its worker, before signals are refused. */
+  undeliveredMax: 100_000,
+  retryIntervalMsMax: 24 * 3600 * 1000,
+  /** Sleeping longer than this is kept in the checkpoint store, not in memory. */
+  timerHorizonMs: 60_000,
+  /** Forward jump of the wall clock that is followed at once; above it time is slewed. */
+  clockJumpMsMax: 500,
+} as const;
+
+assert(limits.inlineBytesMax < limits.recordBytesMax, "an inline payload fits a record");
+assert(limits.payloadBytesMax < limits.activationBytesMax, "a payload fits an activation");
+assert(limits.activationBytesMax < limits.frameBytesMax, "an activation fits a frame");

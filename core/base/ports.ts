@@ -1,0 +1,27 @@
+/**
+ * What the shell lends to Core: small synchronous interfaces, each with an in-memory form for
+ * the simulator.
+ */
+import type { Writer } from "#proto";
+import type { Index, Partition, ShardId, Term } from "./ids.ts";
+
+export interface Hasher {
+  /** SHA-256 of `data` into the 32 bytes of `out`. `out` may not overlap `data`. */
+  sha256(data: Uint8Array, out: Uint8Array): void;
+}
+
+/** The log's buffer: records are encoded where they will be written from. */
+export interface LogWriter {
+  /** Opens a record and returns the writer its body goes to. The log may not be read before `end`. */
+  begin(shard: ShardId, index: Index, term: Term): Writer;
+  /** Seals the record that `begin` opened: length and checksum. */
+  end(): void;
+}
+
+/** Partition states that were checkpointed and dropped from memory. */
+export interface StateReader {
+  /** Encoded state, or undefined when the partition has none. */
+  load(partition: Partition): Uint8Array | undefined;
+  /** Partitions with a timer due before `beforeMs`, earliest first. */
+  dueBefore(beforeMs: number, limit: number): Partition[];
+}

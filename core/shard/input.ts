@@ -1,0 +1,42 @@
+/** Everything that can happen to a shard. Each input carries the physical clock's milliseconds. */
+import type { Index, RequestId, RunId, SessionId } from "#core/base";
+import type { Activated, Heartbeat, Hello, Identity, Payload, QueryAnswer, TaskDone } from "#proto";
+
+/** What a client may ask, validated and with oversized payloads already in the blob store. */
+export type Command =
+  | {
+      readonly kind: "start";
+      readonly run: RunId;
+      readonly type: string;
+      readonly bundle: Uint8Array;
+      readonly input: Payload | undefined;
+      readonly contention: "attach" | "reject";
+      readonly idempotencyKey: string;
+      readonly deadlineMs: number;
+      readonly awaitResult: boolean;
+    }
+  | { readonly kind: "signal"; readonly run: RunId; readonly name: string; readonly payload: Payload | undefined; readonly id: string }
+  | { readonly kind: "query"; readonly run: RunId; readonly name: string; readonly input: Payload | undefined }
+  | { readonly kind: "await-result"; readonly run: RunId }
+  | { readonly kind: "cancel"; readonly run: RunId; readonly reason: string }
+  | { readonly kind: "terminate"; readonly run: RunId; readonly reason: string }
+  | { readonly kind: "resume"; readonly run: RunId; readonly bundle: Uint8Array };
+
+export type Input = { readonly nowMs: number } & (
+  | { readonly kind: "command"; readonly request: RequestId; readonly identity: Identity; readonly command: Command }
+  /** The client went away or stopped waiting: its reply is not wanted any more. */
+  | { readonly kind: "request-gone"; readonly request: RequestId }
+  | { readonly kind: "worker-joined"; readonly session: SessionId; readonly hello: Hello }
+  | { readonly kind: "worker-gone"; readonly session: SessionId }
+  | { readonly kind: "draining"; readonly session: SessionId }
+  | { readonly kind: "activated"; readonly session: SessionId; readonly message: Activated }
+  | { readonly kind: "task-done"; readonly session: SessionId; readonly message: TaskDone }
+  | { readonly kind: "heartbeat"; readonly session: SessionId; readonly message: Heartbeat }
+  | { readonly kind: "query-answered"; readonly session: SessionId; readonly message: QueryAnswer }
+  | { readonly kind: "evicted"; readonly session: SessionId; readonly handle: number }
+  /** The shell could not read the history that a `replay` effect asked for, or not reach the session. */
+  | { readonly kind: "replay-failed"; readonly session: SessionId; readonly handle: number; readonly activation: number }
+  | { readonly kind: "tick" }
+);
+
+export type { Index };

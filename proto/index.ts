@@ -1,0 +1,5 @@
+/** The wire and the disk: messages, their codec, and nothing else. */
+export * from "./codec/messages.ts";
+export { CodecError, Reader } from "./codec/reader.ts";
+export { Writer } from "./codec/writer.ts";
+export * from "./gen/codec.ts";
