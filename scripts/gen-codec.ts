@@ -28,13 +28,41 @@ interface Kind {
 
 function scalar(type: ScalarType): Kind {
   if (type === ScalarType.STRING)
-    return { ts: "string", wire: 2, empty: '""', isSet: (v) => `${v} !== undefined && ${v} !== ""`, read: (e) => `r.text(${e})`, write: (t, v) => `w.text(${t}, ${v});` };
+    return {
+      ts: "string",
+      wire: 2,
+      empty: '""',
+      isSet: (v) => `${v} !== undefined && ${v} !== ""`,
+      read: (e) => `r.text(${e})`,
+      write: (t, v) => `w.text(${t}, ${v});`,
+    };
   if (type === ScalarType.BYTES)
-    return { ts: "Uint8Array", wire: 2, empty: "noBytes", isSet: (v) => `${v} !== undefined && ${v}.length > 0`, read: (e) => `r.view(${e})`, write: (t, v) => `w.field(${t}, ${v});` };
+    return {
+      ts: "Uint8Array",
+      wire: 2,
+      empty: "noBytes",
+      isSet: (v) => `${v} !== undefined && ${v}.length > 0`,
+      read: (e) => `r.view(${e})`,
+      write: (t, v) => `w.field(${t}, ${v});`,
+    };
   if (type === ScalarType.BOOL)
-    return { ts: "boolean", wire: 0, empty: "false", isSet: (v) => `${v} === true`, read: () => "r.varint() !== 0", write: (t) => `w.varint(${t}); w.varint(1);` };
+    return {
+      ts: "boolean",
+      wire: 0,
+      empty: "false",
+      isSet: (v) => `${v} === true`,
+      read: () => "r.varint() !== 0",
+      write: (t) => `w.varint(${t}); w.varint(1);`,
+    };
   if (type === ScalarType.UINT32 || type === ScalarType.UINT64)
-    return { ts: "number", wire: 0, empty: "0", isSet: (v) => `${v} !== undefined && ${v} !== 0`, read: () => "r.varint()", write: (t, v) => `w.varint(${t}); w.varint(${v});` };
+    return {
+      ts: "number",
+      wire: 0,
+      empty: "0",
+      isSet: (v) => `${v} !== undefined && ${v} !== 0`,
+      read: () => "r.varint()",
+      write: (t, v) => `w.varint(${t}); w.varint(${v});`,
+    };
   throw new Error(`Cannot generate: scalar type ${type} has no codec`);
 }
 
@@ -44,7 +72,10 @@ function kindOf(field: DescField): Kind {
   const message = field.message?.name;
   if (message === undefined) throw new Error(`Cannot generate: ${String(field)} has no codec`);
   return {
-    ts: message, wire: 2, empty: "undefined", isSet: (v) => `${v} !== undefined`,
+    ts: message,
+    wire: 2,
+    empty: "undefined",
+    isSet: (v) => `${v} !== undefined`,
     read: (e) => `decode${message}(r, r.extent(${e}))`,
     write: (t, v) => `{ const mark = w.begin(${t}); encode${message}(w, ${v}); w.close(mark); }`,
   };
@@ -67,9 +98,12 @@ function typeOf(message: DescMessage): string {
   });
   const name = message.name;
   const options = choices(message);
-  if (options.length === 0) return `export interface ${name} {\n${own.join("\n")}\n}\nexport interface ${name}Init {\n${init.join("\n")}\n}`;
+  if (options.length === 0)
+    return `export interface ${name} {\n${own.join("\n")}\n}\nexport interface ${name}Init {\n${init.join("\n")}\n}`;
   const union = (suffix: string, lines: string[]) =>
-    options.map((f) => `  | { ${lines.map((l) => l.trim()).join(" ")} kind: "${f.localName}"; value: ${kindOf(f).ts}${suffix} }`).join("\n");
+    options
+      .map((f) => `  | { ${lines.map((l) => l.trim()).join(" ")} kind: "${f.localName}"; value: ${kindOf(f).ts}${suffix} }`)
+      .join("\n");
   return `export type ${name} =\n${union("", own)}\n  | { ${own.map((l) => l.trim()).join(" ")} kind: "unknown" };\nexport type ${name}Init =\n${union("Init", init)};`;
 }
 
@@ -105,7 +139,10 @@ function decoder(message: DescMessage): string {
     vars.push(`  let choice = 0;`, ...options.map((f) => `  let ${f.localName}_: ${kindOf(f).ts} | undefined;`));
     for (const f of options) cases.push(`      case ${tagOf(f)}: ${f.localName}_ = ${kindOf(f).read("end")}; choice = ${f.number}; break;`);
     const lead = own.length > 0 ? `${own.join(", ")}, ` : "";
-    result = options.map((f) => `choice === ${f.number} ? { ${lead}kind: "${f.localName}", value: ${f.localName}_ as ${kindOf(f).ts} }`).join("\n    : ") + `\n    : { ${lead}kind: "unknown" }`;
+    result =
+      options
+        .map((f) => `choice === ${f.number} ? { ${lead}kind: "${f.localName}", value: ${f.localName}_ as ${kindOf(f).ts} }`)
+        .join("\n    : ") + `\n    : { ${lead}kind: "unknown" }`;
   }
   return `export function decode${name}(r: Reader, end: number): ${name} {
 ${vars.join("\n")}
@@ -132,10 +169,15 @@ for (const file of files) {
   for (const e of file.enums) {
     const prefix = e.name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toUpperCase();
     const values = e.values.map((v) => {
-      const short = v.name.slice(prefix.length + 1).toLowerCase().replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
+      const short = v.name
+        .slice(prefix.length + 1)
+        .toLowerCase()
+        .replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
       return `  ${short}: ${v.number},`;
     });
-    parts.push(`export const ${e.name} = {\n${values.join("\n")}\n} as const;\nexport type ${e.name} = (typeof ${e.name})[keyof typeof ${e.name}];`);
+    parts.push(
+      `export const ${e.name} = {\n${values.join("\n")}\n} as const;\nexport type ${e.name} = (typeof ${e.name})[keyof typeof ${e.name}];`,
+    );
   }
   for (const message of file.messages) parts.push(typeOf(message), encoder(message), decoder(message));
 }
