@@ -9,6 +9,12 @@ export class CodecError extends Error {
 }
 
 const depthMax = 32;
+/** Up to this many bytes, text is read faster here than by a call into the engine. */
+const shortText = 32;
+
+// Named here because Core compiles without the platform's types; it is a pure function.
+declare const TextDecoder: new (label: string, options: { ignoreBOM: boolean }) => { decode(bytes: Uint8Array): string };
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 export class Reader {
   readonly bytes: Uint8Array;
@@ -58,7 +64,7 @@ export class Reader {
 
   text(end: number): string {
     const to = this.extent(end);
-    const out = utf8Read(this.bytes, this.at, to);
+    const out = to - this.at <= shortText ? utf8Read(this.bytes, this.at, to) : decoder.decode(this.bytes.subarray(this.at, to));
     this.at = to;
     return out;
   }

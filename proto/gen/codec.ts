@@ -1016,23 +1016,27 @@ export interface Record {
   event: Uint8Array[];
   previous: number[];
   lease: LeaseGranted[];
+  deliveredSeq: number;
 }
 export interface RecordInit {
   event?: readonly Uint8Array[] | undefined;
   previous?: readonly number[] | undefined;
   lease?: readonly LeaseGrantedInit[] | undefined;
+  deliveredSeq?: number | undefined;
 }
 
 export function encodeRecord(w: Writer, m: RecordInit): void {
   if (m.event !== undefined) for (const item of m.event) { w.field(10, item); }
   if (m.previous !== undefined) for (const item of m.previous) { w.varint(16); w.varint(item); }
   if (m.lease !== undefined) for (const item of m.lease) { { const mark = w.begin(26); encodeLeaseGranted(w, item); w.close(mark); } }
+  if (m.deliveredSeq !== undefined && m.deliveredSeq !== 0) { w.varint(32); w.varint(m.deliveredSeq); }
 }
 
 export function decodeRecord(r: Reader, end: number): Record {
   const event_: Uint8Array[] = [];
   const previous_: number[] = [];
   const lease_: LeaseGranted[] = [];
+  let deliveredSeq_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1040,11 +1044,12 @@ export function decodeRecord(r: Reader, end: number): Record {
       case 10: event_.push(r.view(end)); break;
       case 16: previous_.push(r.varint()); break;
       case 26: lease_.push(decodeLeaseGranted(r, r.extent(end))); break;
+      case 32: deliveredSeq_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { event: event_, previous: previous_, lease: lease_ };
+  return { event: event_, previous: previous_, lease: lease_, deliveredSeq: deliveredSeq_ };
 }
 
 export interface LeaseGranted {
@@ -1112,6 +1117,10 @@ export interface RunState {
   note: string;
   closedMs: number;
   recentSignalIds: string[];
+  unclaimed: UnclaimedSignal[];
+  deliveredSeq: number;
+  deliverableEnd: number;
+  appliedIndex: number;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -1138,6 +1147,10 @@ export interface RunStateInit {
   note?: string | undefined;
   closedMs?: number | undefined;
   recentSignalIds?: readonly string[] | undefined;
+  unclaimed?: readonly UnclaimedSignalInit[] | undefined;
+  deliveredSeq?: number | undefined;
+  deliverableEnd?: number | undefined;
+  appliedIndex?: number | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -1165,6 +1178,10 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.note !== undefined && m.note !== "") { w.text(178, m.note); }
   if (m.closedMs !== undefined && m.closedMs !== 0) { w.varint(184); w.varint(m.closedMs); }
   if (m.recentSignalIds !== undefined) for (const item of m.recentSignalIds) { w.text(194, item); }
+  if (m.unclaimed !== undefined) for (const item of m.unclaimed) { { const mark = w.begin(202); encodeUnclaimedSignal(w, item); w.close(mark); } }
+  if (m.deliveredSeq !== undefined && m.deliveredSeq !== 0) { w.varint(208); w.varint(m.deliveredSeq); }
+  if (m.deliverableEnd !== undefined && m.deliverableEnd !== 0) { w.varint(216); w.varint(m.deliverableEnd); }
+  if (m.appliedIndex !== undefined && m.appliedIndex !== 0) { w.varint(224); w.varint(m.appliedIndex); }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -1192,6 +1209,10 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let note_: string = "";
   let closedMs_: number = 0;
   const recentSignalIds_: string[] = [];
+  const unclaimed_: UnclaimedSignal[] = [];
+  let deliveredSeq_: number = 0;
+  let deliverableEnd_: number = 0;
+  let appliedIndex_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1220,11 +1241,45 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 178: note_ = r.text(end); break;
       case 184: closedMs_ = r.varint(); break;
       case 194: recentSignalIds_.push(r.text(end)); break;
+      case 202: unclaimed_.push(decodeUnclaimedSignal(r, r.extent(end))); break;
+      case 208: deliveredSeq_ = r.varint(); break;
+      case 216: deliverableEnd_ = r.varint(); break;
+      case 224: appliedIndex_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, idempotencyKey: idempotencyKey_, inputHash: inputHash_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, idempotencyKey: idempotencyKey_, inputHash: inputHash_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_ };
+}
+
+export interface UnclaimedSignal {
+  name: string;
+  count: number;
+}
+export interface UnclaimedSignalInit {
+  name?: string | undefined;
+  count?: number | undefined;
+}
+
+export function encodeUnclaimedSignal(w: Writer, m: UnclaimedSignalInit): void {
+  if (m.name !== undefined && m.name !== "") { w.text(10, m.name); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(16); w.varint(m.count); }
+}
+
+export function decodeUnclaimedSignal(r: Reader, end: number): UnclaimedSignal {
+  let name_: string = "";
+  let count_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: name_ = r.text(end); break;
+      case 16: count_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { name: name_, count: count_ };
 }
 
 export interface PendingOp {
@@ -1239,6 +1294,7 @@ export interface PendingOp {
   scheduledMs: number;
   heartbeat: Payload | undefined;
   scheduledSeq: number;
+  lastFailure: string;
 }
 export interface PendingOpInit {
   op?: number | undefined;
@@ -1252,6 +1308,7 @@ export interface PendingOpInit {
   scheduledMs?: number | undefined;
   heartbeat?: PayloadInit | undefined;
   scheduledSeq?: number | undefined;
+  lastFailure?: string | undefined;
 }
 
 export function encodePendingOp(w: Writer, m: PendingOpInit): void {
@@ -1266,6 +1323,7 @@ export function encodePendingOp(w: Writer, m: PendingOpInit): void {
   if (m.scheduledMs !== undefined && m.scheduledMs !== 0) { w.varint(72); w.varint(m.scheduledMs); }
   if (m.heartbeat !== undefined) { { const mark = w.begin(82); encodePayload(w, m.heartbeat); w.close(mark); } }
   if (m.scheduledSeq !== undefined && m.scheduledSeq !== 0) { w.varint(88); w.varint(m.scheduledSeq); }
+  if (m.lastFailure !== undefined && m.lastFailure !== "") { w.text(98, m.lastFailure); }
 }
 
 export function decodePendingOp(r: Reader, end: number): PendingOp {
@@ -1280,6 +1338,7 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
   let scheduledMs_: number = 0;
   let heartbeat_: Payload | undefined;
   let scheduledSeq_: number = 0;
+  let lastFailure_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1295,11 +1354,12 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
       case 72: scheduledMs_ = r.varint(); break;
       case 82: heartbeat_ = decodePayload(r, r.extent(end)); break;
       case 88: scheduledSeq_ = r.varint(); break;
+      case 98: lastFailure_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_ };
+  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_ };
 }
 
 export const ActivatedStatus = {

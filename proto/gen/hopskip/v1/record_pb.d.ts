@@ -27,7 +27,7 @@ export declare type Record = Message<"hopskip.v1.Record"> & {
    * One for each event: log index of the record that holds the partition's previous event,
    * 0 = none. History is read backwards along it.
    *
-   * @generated from field: repeated uint64 previous = 2;
+   * @generated from field: repeated uint64 previous = 2 [packed = false];
    */
   previous: bigint[];
 
@@ -35,6 +35,15 @@ export declare type Record = Message<"hopskip.v1.Record"> & {
    * @generated from field: repeated hopskip.v1.LeaseGranted lease = 3;
    */
   lease: LeaseGranted[];
+
+  /**
+   * Set when these events are what a workflow asked for in one activation: it had seen all events
+   * of its partition below this sequence. After a restart only runs that have not seen all of
+   * theirs are activated again.
+   *
+   * @generated from field: uint64 delivered_seq = 4;
+   */
+  deliveredSeq: bigint;
 };
 
 /**

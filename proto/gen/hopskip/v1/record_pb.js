@@ -8,7 +8,7 @@ import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
  * Describes the file hopskip/v1/record.proto.
  */
 export const file_hopskip_v1_record = /*@__PURE__*/
-  fileDesc("Chdob3Bza2lwL3YxL3JlY29yZC5wcm90bxIKaG9wc2tpcC52MSJSCgZSZWNvcmQSDQoFZXZlbnQYASADKAwSEAoIcHJldmlvdXMYAiADKAQSJwoFbGVhc2UYAyADKAsyGC5ob3Bza2lwLnYxLkxlYXNlR3JhbnRlZCJQCgxMZWFzZUdyYW50ZWQSEQoJcGFydGl0aW9uGAEgASgJEgoKAm9wGAIgASgNEg8KB2F0dGVtcHQYAyABKA0SEAoIZGVsaXZlcnkYBCABKA1iBnByb3RvMw");
+  fileDesc("Chdob3Bza2lwL3YxL3JlY29yZC5wcm90bxIKaG9wc2tpcC52MSJtCgZSZWNvcmQSDQoFZXZlbnQYASADKAwSFAoIcHJldmlvdXMYAiADKARCAhAAEicKBWxlYXNlGAMgAygLMhguaG9wc2tpcC52MS5MZWFzZUdyYW50ZWQSFQoNZGVsaXZlcmVkX3NlcRgEIAEoBCJQCgxMZWFzZUdyYW50ZWQSEQoJcGFydGl0aW9uGAEgASgJEgoKAm9wGAIgASgNEg8KB2F0dGVtcHQYAyABKA0SEAoIZGVsaXZlcnkYBCABKA1iBnByb3RvMw");
 
 /**
  * Describes the message hopskip.v1.Record.

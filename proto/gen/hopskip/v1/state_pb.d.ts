@@ -139,6 +139,32 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: repeated string recent_signal_ids = 24;
    */
   recentSignalIds: string[];
+
+  /**
+   * @generated from field: repeated hopskip.v1.UnclaimedSignal unclaimed = 25;
+   */
+  unclaimed: UnclaimedSignal[];
+
+  /**
+   * The guest has seen all events below this sequence.
+   *
+   * @generated from field: uint64 delivered_seq = 26;
+   */
+  deliveredSeq: bigint;
+
+  /**
+   * One above the sequence of the last event that is for the guest.
+   *
+   * @generated from field: uint64 deliverable_end = 27;
+   */
+  deliverableEnd: bigint;
+
+  /**
+   * Log index through which this state is the fold of the log.
+   *
+   * @generated from field: uint64 applied_index = 28;
+   */
+  appliedIndex: bigint;
 };
 
 /**
@@ -146,6 +172,29 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
  * Use `create(RunStateSchema)` to create a new message.
  */
 export declare const RunStateSchema: GenMessage<RunState>;
+
+/**
+ * Signals that arrived before the workflow asked for them.
+ *
+ * @generated from message hopskip.v1.UnclaimedSignal
+ */
+export declare type UnclaimedSignal = Message<"hopskip.v1.UnclaimedSignal"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message hopskip.v1.UnclaimedSignal.
+ * Use `create(UnclaimedSignalSchema)` to create a new message.
+ */
+export declare const UnclaimedSignalSchema: GenMessage<UnclaimedSignal>;
 
 /**
  * @generated from message hopskip.v1.PendingOp
@@ -207,6 +256,11 @@ export declare type PendingOp = Message<"hopskip.v1.PendingOp"> & {
    * @generated from field: uint64 scheduled_seq = 11;
    */
   scheduledSeq: bigint;
+
+  /**
+   * @generated from field: string last_failure = 12;
+   */
+  lastFailure: string;
 };
 
 /**
