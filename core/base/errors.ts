@@ -35,6 +35,8 @@ export interface Rejection {
   readonly reject: Reason;
   readonly message: string;
   readonly retryAfterMs?: number;
+  /** With STALE_EPOCH: the epoch of the current shard map. */
+  readonly epoch?: number;
 }
 
 /** A refusal on its way out of a process. */
@@ -42,14 +44,17 @@ export class HopError extends Error {
   override name = "HopError";
   readonly reason: Reason;
   readonly retryAfterMs: number;
+  /** With STALE_EPOCH: the epoch of the current shard map; else 0. */
+  readonly epoch: number;
 
-  constructor(reason: Reason, message: string, options: { retryAfterMs?: number; cause?: unknown } = {}) {
+  constructor(reason: Reason, message: string, options: { retryAfterMs?: number; epoch?: number; cause?: unknown } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.reason = reason;
     this.retryAfterMs = options.retryAfterMs ?? 0;
+    this.epoch = options.epoch ?? 0;
   }
 
   static from(rejection: Rejection): HopError {
-    return new HopError(rejection.reject, rejection.message, { retryAfterMs: rejection.retryAfterMs ?? 0 });
+    return new HopError(rejection.reject, rejection.message, { retryAfterMs: rejection.retryAfterMs ?? 0, epoch: rejection.epoch ?? 0 });
   }
 }

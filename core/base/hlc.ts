@@ -16,15 +16,17 @@ export class HlcClock {
   timeMs = 0;
   logical = 0;
 
+  /** Milliseconds that the next `tick` will issue. */
+  nextMs(nowMs: number): number {
+    if (nowMs > this.timeMs) return nowMs;
+    return this.logical >= logicalMax ? this.timeMs + 1 : this.timeMs;
+  }
+
   /** Advances past everything issued before; `nowMs` is the physical clock. */
   tick(nowMs: number): void {
-    if (nowMs > this.timeMs) {
-      this.timeMs = nowMs;
-      this.logical = 0;
-    } else if (this.logical >= logicalMax) {
-      this.timeMs++;
-      this.logical = 0;
-    } else this.logical++;
+    const timeMs = this.nextMs(nowMs);
+    this.logical = timeMs > this.timeMs ? 0 : this.logical + 1;
+    this.timeMs = timeMs;
   }
 
   /** Takes in a time that was seen: what is issued next is above it. */

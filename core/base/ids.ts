@@ -65,7 +65,9 @@ export function nameProblem(name: string): string | undefined {
 
 /** A namespace keeps to letters, digits, `-`, `_` and `.`, so that the first `:` ends it. */
 export function namespaceProblem(name: string): string | undefined {
-  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name) ? undefined : "is not 1–63 letters, digits, '-', '_' or '.', beginning with a letter or digit";
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)
+    ? undefined
+    : "is not 1–63 letters, digits, '-', '_' or '.', beginning with a letter or digit";
 }
 
 /** `namespace:instance`, or what is wrong with it. */

@@ -16,6 +16,8 @@ export const limits = {
   frameBytesMax: 64 * MiB,
   /** Frames are cut near this size, so that one large item does not hold up the rest. */
   frameBytesSoft: 1 * MiB,
+  /** Bytes that may wait to be sent on a stream; above it the peer counts as dead. */
+  bufferedBytesMax: 256 * MiB,
   /** One log record, with all its events. */
   recordBytesMax: 16 * MiB,
   /** Namespace, instance, type, signal, query and activity names, in UTF-8. */
@@ -45,3 +47,4 @@ export const limits = {
 assert(limits.inlineBytesMax < limits.recordBytesMax, "an inline payload fits a record");
 assert(limits.payloadBytesMax < limits.activationBytesMax, "a payload fits an activation");
 assert(limits.activationBytesMax < limits.frameBytesMax, "an activation fits a frame");
+assert(limits.frameBytesMax < limits.bufferedBytesMax, "a frame fits what may wait on a stream");

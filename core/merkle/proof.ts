@@ -1,0 +1,100 @@
+/**
+ * Builds inclusion and consistency proofs from a range whose nodes can be read.
+ *
+ * Paths are the draft's: siblings from a node up to its peak, and for consistency one path for
+ * each peak of the shorter range.
+ */
+import { assert, type Hasher, type Rejection } from "#core/base";
+import { heightAt, Mmr, pathPositions, peakPositions } from "./mmr.ts";
+import { type ConsistencyProof, hashBytes, hashNode, type InclusionProof, nodeCount } from "./verify.ts";
+
+/** Reads nodes of one range. */
+export interface NodeReader {
+  /** Leaves that can be read. */
+  readonly size: number;
+  /** The 32 bytes at a position below nodeCount(size). */
+  node(position: number): Uint8Array;
+}
+
+/** A whole range in memory, 64 bytes a leaf, from the hashes of its leaves. */
+export class NodeList implements NodeReader {
+  size = 0;
+  private readonly hasher: Hasher;
+  private nodes = new Uint8Array(64 * hashBytes);
+
+  constructor(hasher: Hasher, leaves: Iterable<Uint8Array> = []) {
+    this.hasher = hasher;
+    for (const leaf of leaves) this.append(leaf);
+  }
+
+  append(leaf: Uint8Array): void {
+    assert(leaf.length === hashBytes, "a leaf has 32 bytes");
+    const first = nodeCount(this.size);
+    const end = nodeCount(this.size + 1);
+    this.reserve(end);
+    this.nodes.set(leaf, first * hashBytes);
+    for (let position = first + 1; position < end; position++) {
+      const left = position - 2 ** heightAt(position);
+      const out = this.node(position);
+      hashNode(this.hasher, position, this.nodes, left * hashBytes, this.nodes, (position - 1) * hashBytes, out);
+    }
+    this.size++;
+  }
+
+  node(position: number): Uint8Array {
+    return this.nodes.subarray(position * hashBytes, (position + 1) * hashBytes);
+  }
+
+  private reserve(nodes: number): void {
+    if (nodes * hashBytes <= this.nodes.length) return;
+    const grown = new Uint8Array(Math.max(this.nodes.length * 2, nodes * hashBytes));
+    grown.set(this.nodes);
+    this.nodes = grown;
+  }
+}
+
+/** Peaks of the first `size` leaves, 32 bytes each, left to right. */
+export function peaksOf(reader: NodeReader, size: number): Uint8Array {
+  const positions = peakPositions(size);
+  const peaks = new Uint8Array(positions.length * hashBytes);
+  for (const [i, position] of positions.entries()) peaks.set(reader.node(position), i * hashBytes);
+  return peaks;
+}
+
+/** The compact root of the first `size` leaves. */
+export function rootOf(reader: NodeReader, size: number, hasher: Hasher): Uint8Array {
+  return new Mmr(size, peaksOf(reader, size)).root(hasher);
+}
+
+/** Proof that leaf `seq` is in the first `size` leaves; refuses with BAD_REQUEST what the range does not hold. */
+export function inclusionProof(reader: NodeReader, range: { readonly seq: number; readonly size: number }): InclusionProof | Rejection {
+  const { seq, size } = range;
+  if (!isWithin(size, reader.size)) return refuse(`the size is ${size}, want 0 to ${reader.size}`);
+  if (!isWithin(seq, size - 1)) return refuse(`seq is ${seq}, want 0 to ${size - 1}`);
+  return { seq, size, path: nodesAt(reader, pathPositions(nodeCount(seq), size)), peaks: peaksOf(reader, size) };
+}
+
+/** Proof that the first `toSize` leaves extend the first `fromSize`; refuses with BAD_REQUEST what the range does not hold. */
+export function consistencyProof(
+  reader: NodeReader,
+  range: { readonly fromSize: number; readonly toSize: number },
+): ConsistencyProof | Rejection {
+  const { fromSize, toSize } = range;
+  if (!isWithin(toSize, reader.size)) return refuse(`the later size is ${toSize}, want 0 to ${reader.size}`);
+  if (!isWithin(fromSize, toSize)) return refuse(`the earlier size is ${fromSize}, want 0 to ${toSize}`);
+  const paths = peakPositions(fromSize).map((peak) => nodesAt(reader, pathPositions(peak, toSize)));
+  return { fromSize, toSize, paths, fromPeaks: peaksOf(reader, fromSize), toPeaks: peaksOf(reader, toSize) };
+}
+
+/** Copies, so that a proof outlives its reader. */
+function nodesAt(reader: NodeReader, positions: readonly number[]): Uint8Array[] {
+  return positions.map((position) => reader.node(position).slice());
+}
+
+function isWithin(value: number, max: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0 && value <= max;
+}
+
+function refuse(what: string): Rejection {
+  return { reject: "BAD_REQUEST", message: `Cannot prove anything about this range: ${what}` };
+}

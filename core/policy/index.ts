@@ -1,0 +1,2 @@
+/** Resilience policies as pure functions. */
+export { defaultRetry, mayRetry, retryDelayMs } from "./retry.ts";

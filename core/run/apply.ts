@@ -1,0 +1,47 @@
+/** Folds one event into a run: a switch, with the logic in the file of each kind. */
+import { EventKind as Kind, RunStatus } from "#proto";
+import { applyRetried, applyScheduled } from "./activity.ts";
+import { applyClosed } from "./close.ts";
+import { isForGuest, type RunEvent } from "./event.ts";
+import { applySignalAwaited, applySignalReceived } from "./signal.ts";
+import { applyStarted } from "./start.ts";
+import { isLive, type Run } from "./state.ts";
+import { applyTimerStarted } from "./timer.ts";
+
+export interface EventPlace {
+  readonly seq: number;
+  readonly timeMs: number;
+}
+
+/** `inputHash` matters for RunStarted only. */
+export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
+  switch (event.kind) {
+    case Kind.runStarted: applyStarted(run, event.body, at, inputHash); break;
+    case Kind.activityScheduled: applyScheduled(run, event.body, at); break;
+    case Kind.activityRetried: applyRetried(run, event.body); break;
+    case Kind.activityCompleted:
+    case Kind.activityFailed:
+    case Kind.activityCancelled:
+    case Kind.timerFired:
+    case Kind.timerCancelled:
+    case Kind.signalWaitCancelled: run.pending.delete(event.body.op); break;
+    case Kind.timerStarted: applyTimerStarted(run, event.body, at); break;
+    case Kind.signalReceived: applySignalReceived(run, event.body); break;
+    case Kind.signalAwaited: applySignalAwaited(run, event.body, at); break;
+    case Kind.cancelRequested: run.cancelRequested = true; break;
+    case Kind.runBlocked:
+      run.status = RunStatus.blocked;
+      run.note = event.body.message;
+      break;
+    case Kind.runResumed:
+      run.status = RunStatus.running;
+      run.bundle = event.body.bundle.slice();
+      run.note = "";
+      // It is told everything again.
+      run.deliveredSeq = run.firstSeq;
+      break;
+    default: applyClosed(run, event, at.timeMs);
+  }
+  if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
+  if (event.kind === Kind.runStarted) run.deliveredSeq = at.seq;
+}

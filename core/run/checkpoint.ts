@@ -1,0 +1,66 @@
+/** A run's state to and from the bytes that a checkpoint keeps. */
+import { noBytes, type RunId } from "#core/base";
+import type { RunState, RunStateInit, RunStatus } from "#proto";
+import { emptyRun, type Operation, type Run } from "./state.ts";
+
+/** Raised with every change of meaning: another number is rebuilt from the log. */
+export const stateFormat = 1;
+
+export function saveRun(run: Run): RunStateInit {
+  return {
+    format: stateFormat,
+    generation: run.generation,
+    type: run.type,
+    bundle: run.bundle,
+    status: run.status,
+    seed: run.seed,
+    startedMs: run.startedMs,
+    deadlineAtMs: run.deadlineAtMs,
+    closedMs: run.closedMs,
+    idempotencyKey: run.idempotencyKey,
+    inputHash: run.inputHash,
+    cancelRequested: run.cancelRequested,
+    nextOp: run.nextOp,
+    firstSeq: run.firstSeq,
+    pending: [...run.pending.values()],
+    result: run.result,
+    failure: run.failure,
+    note: run.note,
+    recentSignalIds: run.signalIds,
+    unclaimed: [...run.unclaimed].map(([name, count]) => ({ name, count })),
+    deliveredSeq: run.deliveredSeq,
+    deliverableEnd: run.deliverableEnd,
+  };
+}
+
+/** The saved state must be of `stateFormat`. */
+export function loadRun(run: RunId, saved: RunState): Run {
+  const copy = emptyRun(run);
+  const pending = saved.pending.map((o): [number, Operation] => [
+    o.op,
+    { ...o, kind: o.kind as Operation["kind"] },
+  ]);
+  return Object.assign(copy, {
+    generation: saved.generation,
+    type: saved.type,
+    bundle: saved.bundle.slice(),
+    status: saved.status as RunStatus,
+    seed: saved.seed,
+    startedMs: saved.startedMs,
+    deadlineAtMs: saved.deadlineAtMs,
+    closedMs: saved.closedMs,
+    idempotencyKey: saved.idempotencyKey,
+    inputHash: saved.inputHash.length > 0 ? saved.inputHash.slice() : noBytes,
+    cancelRequested: saved.cancelRequested,
+    nextOp: saved.nextOp,
+    firstSeq: saved.firstSeq,
+    pending: new Map(pending),
+    result: saved.result,
+    failure: saved.failure,
+    note: saved.note,
+    signalIds: saved.recentSignalIds,
+    unclaimed: new Map(saved.unclaimed.map((u) => [u.name, u.count])),
+    deliveredSeq: saved.deliveredSeq,
+    deliverableEnd: saved.deliverableEnd,
+  });
+}

@@ -1,0 +1,69 @@
+/** Ends of a run, asked for from outside or by its own code: each generation has exactly one. */
+import type { Rejection } from "#core/base";
+import { EventKind, type Outcome, type RunStatus, RunStatus as Status } from "#proto";
+import type { RunEvent } from "./event.ts";
+import { isClosed, kept, type Run } from "./state.ts";
+
+/** Why a command that needs a live run is refused, or undefined. */
+export function refuseUnlessLive(run: Run, verb: string): Rejection | undefined {
+  if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot ${verb} ${run.run}: there is no such run` };
+  if (isClosed(run)) return { reject: "RUN_CLOSED", message: `Cannot ${verb} ${run.run}: it has ended` };
+  return undefined;
+}
+
+export function decideCancel(run: Run, reason: string): RunEvent | "already" | Rejection {
+  const refusal = refuseUnlessLive(run, "cancel");
+  if (refusal !== undefined) return refusal;
+  return run.cancelRequested ? "already" : { kind: EventKind.cancelRequested, body: { reason } };
+}
+
+export function decideTerminate(run: Run, reason: string): RunEvent | Rejection {
+  return refuseUnlessLive(run, "terminate") ?? { kind: EventKind.runTerminated, body: { reason } };
+}
+
+/** Lets a blocked run go on under `bundle`; empty = the one it has. */
+export function decideResume(run: Run, bundle: Uint8Array): RunEvent | Rejection {
+  const refusal = refuseUnlessLive(run, "retry");
+  if (refusal !== undefined) return refusal;
+  if (run.status !== Status.blocked) return { reject: "BAD_REQUEST", message: `Cannot retry ${run.run}: it is not blocked` };
+  return { kind: EventKind.runResumed, body: { bundle: bundle.length > 0 ? bundle : run.bundle } };
+}
+
+const endStatus: Readonly<Record<number, RunStatus>> = {
+  [EventKind.runCompleted]: Status.completed,
+  [EventKind.runFailed]: Status.failed,
+  [EventKind.runCancelled]: Status.cancelled,
+  [EventKind.runTerminated]: Status.terminated,
+  [EventKind.runTimedOut]: Status.timedOut,
+};
+
+/** Whether the event is a generation's last. */
+export const isTerminal = (kind: number) => endStatus[kind] !== undefined;
+
+export function applyClosed(run: Run, event: RunEvent, timeMs: number): void {
+  run.status = endStatus[event.kind] ?? Status.failed;
+  run.closedMs = timeMs;
+  run.pending.clear();
+  run.unclaimed.clear();
+  run.note = "";
+  if (event.kind === EventKind.runCompleted) run.result = kept(event.body.result);
+  else if (event.kind === EventKind.runFailed) run.failure = event.body.failure;
+  else if (event.kind === EventKind.runCancelled || event.kind === EventKind.runTerminated) run.note = event.body.reason;
+}
+
+/** How a closed run ended, as callers are told. */
+export function outcomeOf(run: Run): Outcome {
+  const failure = run.failure ?? endFailure(run);
+  return { status: run.status, result: run.result, failure };
+}
+
+function endFailure(run: Run) {
+  const text: Partial<Record<RunStatus, [string, string]>> = {
+    [Status.cancelled]: ["CancelledError", `Run ${run.run} was cancelled${run.note === "" ? "" : `: ${run.note}`}`],
+    [Status.terminated]: ["TerminatedError", `Run ${run.run} was terminated${run.note === "" ? "" : `: ${run.note}`}`],
+    [Status.timedOut]: ["DeadlineError", `Run ${run.run} passed its execution deadline`],
+  };
+  const found = text[run.status];
+  if (found === undefined) return undefined;
+  return { type: found[0], message: found[1], stack: "", details: undefined, nonRetryable: true, cause: undefined };
+}

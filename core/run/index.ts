@@ -1,0 +1,11 @@
+/** One run: its state, the events it is made of, and the rules for each. */
+export { type Claim, claimed, decideCompleted, decideFailed, decideSchedule, type Timeout, timeoutFailure } from "./activity.ts";
+export { applyEvent, type EventPlace } from "./apply.ts";
+export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
+export { decideCancel, decideResume, decideTerminate, isTerminal, outcomeOf, refuseUnlessLive } from "./close.ts";
+export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
+export { instancePrefix } from "./instance.ts";
+export { decideSignal } from "./signal.ts";
+export { decideStart, type StartRequest } from "./start.ts";
+export { attentionMs, emptyRun, isClosed, isLive, isSettled, kept, mayBeOffered, type Operation, type Run } from "./state.ts";
+export { decideTimer } from "./timer.ts";

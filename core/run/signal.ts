@@ -1,0 +1,50 @@
+/** Signals: buffered in order, each taken by one wait. */
+import { limits, type Rejection } from "#core/base";
+import { EventKind, type Payload, type SignalAwaited, type SignalReceived } from "#proto";
+import type { RunEvent } from "./event.ts";
+import { isClosed, type Run } from "./state.ts";
+
+export function decideSignal(run: Run, name: string, payload: Payload | undefined, id: string): RunEvent | "duplicate" | Rejection {
+  if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot signal ${run.run}: there is no such run` };
+  if (id !== "" && run.signalIds.includes(id)) return "duplicate";
+  if (isClosed(run)) return { reject: "RUN_CLOSED", message: `Cannot signal ${run.run}: it has ended` };
+  return { kind: EventKind.signalReceived, body: { name, payload, id } };
+}
+
+export function applySignalReceived(run: Run, body: SignalReceived): void {
+  if (body.id !== "") {
+    run.signalIds.push(body.id);
+    if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();
+  }
+  for (const o of run.pending.values()) {
+    if (o.kind === EventKind.signalAwaited && o.name === body.name) {
+      run.pending.delete(o.op);
+      return;
+    }
+  }
+  run.unclaimed.set(body.name, (run.unclaimed.get(body.name) ?? 0) + 1);
+}
+
+export function applySignalAwaited(run: Run, body: SignalAwaited, at: { seq: number; timeMs: number }): void {
+  run.nextOp = body.op + 1;
+  const waiting = run.unclaimed.get(body.name) ?? 0;
+  if (waiting > 0) {
+    if (waiting === 1) run.unclaimed.delete(body.name);
+    else run.unclaimed.set(body.name, waiting - 1);
+    return;
+  }
+  run.pending.set(body.op, {
+    op: body.op,
+    kind: EventKind.signalAwaited,
+    name: body.name,
+    input: undefined,
+    options: undefined,
+    scheduledMs: at.timeMs,
+    scheduledSeq: at.seq,
+    attempt: 0,
+    delivery: 0,
+    dueMs: 0,
+    heartbeat: undefined,
+    lastFailure: "",
+  });
+}

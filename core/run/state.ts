@@ -1,0 +1,127 @@
+/**
+ * State of one run: what its events fold into.
+ *
+ * Invariants: `nextOp` is one above the highest operation issued; `pending` holds operations that
+ * are neither finished nor withdrawn; a closed run has none. Nothing here depends on which worker
+ * holds the run or on time passing without an event.
+ */
+import type { RunId } from "#core/base";
+import { noBytes } from "#core/base";
+import { type ActivityOptions, EventKind, type Failure, type Payload, RunStatus } from "#proto";
+
+/** An open operation. Times are milliseconds since 1970; 0 = none. */
+export interface Operation {
+  readonly op: number;
+  readonly kind: typeof EventKind.activityScheduled | typeof EventKind.timerStarted | typeof EventKind.signalAwaited;
+  readonly name: string;
+  readonly input: Payload | undefined;
+  readonly options: ActivityOptions | undefined;
+  readonly scheduledMs: number;
+  readonly scheduledSeq: number;
+  /** Execution number of an activity, from 1. */
+  attempt: number;
+  /** Offer number within the attempt, from 1. */
+  delivery: number;
+  /** A timer fires, or a failed activity is tried again, at this time. */
+  dueMs: number;
+  /** Progress that the last attempt reported. */
+  heartbeat: Payload | undefined;
+  /** Message of the last failed attempt, for people. */
+  lastFailure: string;
+}
+
+export interface Run {
+  readonly run: RunId;
+  generation: number;
+  type: string;
+  bundle: Uint8Array;
+  status: RunStatus;
+  seed: number;
+  startedMs: number;
+  /** 0 = no deadline. */
+  deadlineAtMs: number;
+  closedMs: number;
+  idempotencyKey: string;
+  /** Hash of type and input of the start, where it carried an idempotency key. */
+  inputHash: Uint8Array;
+  cancelRequested: boolean;
+  nextOp: number;
+  /** Sequence of the generation's RunStarted. */
+  firstSeq: number;
+  pending: Map<number, Operation>;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+  /** Why the run is blocked or was ended, for people. */
+  note: string;
+  signalIds: string[];
+  /** Signals that came before the workflow asked for them, by name. */
+  unclaimed: Map<string, number>;
+  /** The guest has seen all events below this sequence. */
+  deliveredSeq: number;
+  /** One above the sequence of the last event that is for the guest. */
+  deliverableEnd: number;
+}
+
+/** A run before its first event. */
+export function emptyRun(run: RunId): Run {
+  return {
+    run,
+    generation: 0,
+    type: "",
+    bundle: noBytes,
+    status: RunStatus.unspecified,
+    seed: 0,
+    startedMs: 0,
+    deadlineAtMs: 0,
+    closedMs: 0,
+    idempotencyKey: "",
+    inputHash: noBytes,
+    cancelRequested: false,
+    nextOp: 1,
+    firstSeq: 0,
+    pending: new Map(),
+    result: undefined,
+    failure: undefined,
+    note: "",
+    signalIds: [],
+    unclaimed: new Map(),
+    deliveredSeq: 0,
+    deliverableEnd: 0,
+  };
+}
+
+export const isLive = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked;
+export const isClosed = (run: Run) => run.status !== RunStatus.unspecified && !isLive(run);
+
+/** The guest has seen everything that is for it. */
+export const isSettled = (run: Run) => run.deliveredSeq >= run.deliverableEnd;
+
+/** An activity that may be offered or executed at `nowMs`, not waiting for its next attempt. */
+export const mayBeOffered = (o: Operation, nowMs: number) => o.kind === EventKind.activityScheduled && o.dueMs <= nowMs;
+
+/**
+ * When the run must be looked at again: 0 = as soon as a node has it, Infinity = only on a command.
+ */
+export function attentionMs(run: Run): number {
+  if (!isLive(run)) return Number.POSITIVE_INFINITY;
+  if (run.status === RunStatus.running && !isSettled(run)) return 0;
+  let due = run.deadlineAtMs || Number.POSITIVE_INFINITY;
+  for (const o of run.pending.values()) {
+    if (mayBeOffered(o, 0)) return 0;
+    if (o.dueMs > 0) due = Math.min(due, o.dueMs);
+    const limit = o.options?.scheduleToCloseMs ?? 0;
+    if (limit > 0) due = Math.min(due, o.scheduledMs + limit);
+  }
+  return due;
+}
+
+/**
+ * Bytes to keep for as long as the run lives. A small view would hold the whole message that it
+ * arrived in, so it is copied out.
+ */
+export function kept(payload: Payload | undefined): Payload | undefined {
+  if (payload === undefined) return undefined;
+  const { data, ref } = payload;
+  if (data.byteLength * 2 >= data.buffer.byteLength && ref === undefined) return payload;
+  return { data: data.slice(), ref: ref === undefined ? undefined : { sha256: ref.sha256.slice(), size: ref.size } };
+}

@@ -1,0 +1,29 @@
+/** Durable timers: any length up to a hundred years, never early, exactly once. */
+import { limits } from "#core/base";
+import { EventKind, type TimerStarted } from "#proto";
+import type { RunEvent } from "./event.ts";
+import type { Run } from "./state.ts";
+
+/** A timer of `durationMs` from `timeMs` on. */
+export function decideTimer(op: number, durationMs: number, timeMs: number): RunEvent {
+  const bounded = Math.min(Math.max(Math.ceil(durationMs), 0), limits.timerMsMax);
+  return { kind: EventKind.timerStarted, body: { op, dueMs: timeMs + bounded, durationMs: bounded } };
+}
+
+export function applyTimerStarted(run: Run, body: TimerStarted, at: { seq: number; timeMs: number }): void {
+  run.nextOp = body.op + 1;
+  run.pending.set(body.op, {
+    op: body.op,
+    kind: EventKind.timerStarted,
+    name: "",
+    input: undefined,
+    options: undefined,
+    scheduledMs: at.timeMs,
+    scheduledSeq: at.seq,
+    attempt: 0,
+    delivery: 0,
+    dueMs: Math.max(body.dueMs, 1),
+    heartbeat: undefined,
+    lastFailure: "",
+  });
+}

@@ -1,0 +1,165 @@
+/** What a run did in an activation: its commands become events, its faults block it. */
+import { limits, type SessionId } from "#core/base";
+import { decideSchedule, decideTimer, type RunEvent } from "#core/run";
+import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type Failure, type IdentityInit, RunStatus } from "#proto";
+import type { ShardContext } from "./context.ts";
+import { begin, pump, replay } from "./delivery.ts";
+import type { LiveRun } from "./live-run.ts";
+import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
+import { pumpQueries, refuseQueries } from "./queries.ts";
+import { freeTask, offer } from "./tasks.ts";
+import { remind } from "./reminders.ts";
+
+/** Failed activations in a row after which the run is blocked. */
+const strikesMax = 3;
+
+export function onActivated(ctx: ShardContext, sessionId: SessionId, message: Activated): void {
+  const live = ctx.pool.sessions.get(sessionId)?.runs.get(message.handle);
+  // An answer of an earlier activation, or of a run that was taken away meanwhile, changes nothing.
+  if (live === undefined || !live.inFlight || live.activation !== message.activation) return;
+  live.inFlight = false;
+  if (message.status !== ActivatedStatus.ok) return onFailed(ctx, live, message);
+  live.building = false;
+  live.strikes = 0;
+  if (live.run.status === RunStatus.running) {
+    const before = ctx.lastIndex;
+    const identity: IdentityInit = { issuer: "worker", subject: live.session?.workerId ?? "" };
+    const problem = takeCommands(ctx, live, message.commands, identity);
+    if (problem !== undefined) return strike(ctx, live, "broken", problem);
+    if (ctx.lastIndex > before) ctx.markDelivered(live, live.throughSeq);
+  }
+  pump(ctx, live);
+  pumpQueries(ctx, live);
+}
+
+function onFailed(ctx: ShardContext, live: LiveRun, message: Activated): void {
+  const { status, problem } = message;
+  if (status === ActivatedStatus.diverged) return block(ctx, live, "divergence", problem);
+  if (status === ActivatedStatus.broken) return block(ctx, live, "broken", problem);
+  if (status === ActivatedStatus.limit) return strike(ctx, live, "limit", problem);
+  if (status === ActivatedStatus.notCached) {
+    live.building = false;
+    return replay(ctx, live, live.run.status !== RunStatus.running);
+  }
+  // The worker's own trouble: the same again, a little later.
+  live.building = false;
+  remind(ctx, live, "replay", ctx.nowMs + 250, { op: 0, attempt: live.activation, delivery: 0 });
+}
+
+function strike(ctx: ShardContext, live: LiveRun, cause: string, problem: string): void {
+  if (++live.strikes >= strikesMax || cause === "broken") return block(ctx, live, cause, problem);
+  live.building = false;
+  replay(ctx, live, false);
+}
+
+function block(ctx: ShardContext, live: LiveRun, cause: string, problem: string): void {
+  leaveWorker(ctx, live);
+  const message = problem.slice(0, limits.failureBytesMax);
+  // An ended run was built only to be read.
+  if (live.run.status !== RunStatus.running) return refuseQueries(ctx, live, "QUERY_FAILED", `Cannot query ${live.id}: ${message}`);
+  ctx.append(live, { kind: EventKind.runBlocked, body: { cause, message } }, ctx.core(live.chain.size - 1));
+  live.strikes = 0;
+  rejectWaiters(ctx, live, { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${message}` });
+  refuseQueries(ctx, live, "RUN_BLOCKED", `Cannot query ${live.id}: it is blocked: ${message}`);
+}
+
+/** The shell or the session could not do a replay. */
+export function onReplayFailed(ctx: ShardContext, sessionId: SessionId, handle: number, activation: number): void {
+  const live = ctx.pool.sessions.get(sessionId)?.runs.get(handle);
+  if (live === undefined || !live.inFlight || live.activation !== activation) return;
+  live.inFlight = false;
+  live.building = false;
+  remind(ctx, live, "replay", ctx.nowMs + 250, { op: 0, attempt: activation, delivery: 0 });
+}
+
+/** The worker dropped the run from its cache. */
+export function onEvicted(ctx: ShardContext, sessionId: SessionId, handle: number): void {
+  const session = ctx.pool.sessions.get(sessionId);
+  const live = session?.runs.get(handle);
+  if (session === undefined || live === undefined) return;
+  session.runs.delete(handle);
+  live.session = undefined;
+  if (!live.inFlight) return;
+  live.inFlight = false;
+  live.building = false;
+  begin(ctx, live);
+  pumpQueries(ctx, live);
+}
+
+/** Turns commands into events, in order. Returns what is wrong with them, having appended none then. */
+function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Command[], identity: IdentityInit): string | undefined {
+  const problem = commandProblem(live, commands);
+  if (problem !== undefined) return problem;
+  for (const command of commands) {
+    if (live.run.status !== RunStatus.running) return undefined;
+    if (live.run.pending.size >= limits.pendingOpsMax && command.kind <= CommandKind.awaitSignal) {
+      const failure = limitFailure(`Run ${live.id} has ${live.run.pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`);
+      closeRun(ctx, live, { kind: EventKind.runFailed, body: { failure } }, identity);
+      return undefined;
+    }
+    takeCommand(ctx, live, command, identity);
+  }
+  return undefined;
+}
+
+function commandProblem(live: LiveRun, commands: readonly Command[]): string | undefined {
+  let next = live.run.nextOp;
+  for (const c of commands) {
+    if (c.kind === 0 || c.kind > CommandKind.cancelled) return `Command kind ${c.kind} is not known to this version`;
+    if (c.kind > CommandKind.awaitSignal) continue;
+    if (c.op !== next) return `Operation ${c.op} was issued out of order, want ${next}`;
+    next++;
+  }
+  return undefined;
+}
+
+function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: IdentityInit): void {
+  switch (c.kind) {
+    case CommandKind.activity: {
+      ctx.append(live, decideSchedule({ op: c.op, name: c.name, input: c.payload, options: c.options }), identity);
+      const o = live.run.pending.get(c.op);
+      if (o === undefined) return;
+      offer(ctx, live, o);
+      if (o.options?.scheduleToCloseMs) remind(ctx, live, "schedule-to-close", o.scheduledMs + o.options.scheduleToCloseMs, o);
+      return;
+    }
+    case CommandKind.timer: {
+      const event = decideTimer(c.op, c.durationMs, ctx.clock.nextMs(ctx.nowMs));
+      ctx.append(live, event, identity);
+      const o = live.run.pending.get(c.op);
+      if (o !== undefined) remind(ctx, live, "timer", o.dueMs, o);
+      return;
+    }
+    case CommandKind.awaitSignal:
+      ctx.append(live, { kind: EventKind.signalAwaited, body: { op: c.op, name: c.name } }, identity);
+      return;
+    case CommandKind.cancelOp:
+      return withdraw(ctx, live, c.op, identity);
+    default:
+      closeRun(ctx, live, ending(c), identity);
+  }
+}
+
+function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: IdentityInit): void {
+  const o = live.run.pending.get(op);
+  if (o === undefined) return;
+  const kinds = {
+    [EventKind.activityScheduled]: EventKind.activityCancelled,
+    [EventKind.timerStarted]: EventKind.timerCancelled,
+    [EventKind.signalAwaited]: EventKind.signalWaitCancelled,
+  } as const;
+  ctx.append(live, { kind: kinds[o.kind], body: { op } } as RunEvent, identity);
+  const task = live.tasks.get(op);
+  if (task !== undefined) freeTask(ctx, live, task, "The workflow withdrew it");
+}
+
+function ending(c: Command): RunEvent {
+  if (c.kind === CommandKind.complete) return { kind: EventKind.runCompleted, body: { result: c.payload } };
+  if (c.kind === CommandKind.cancelled) return { kind: EventKind.runCancelled, body: { reason: c.failure?.message ?? "" } };
+  return { kind: EventKind.runFailed, body: { failure: c.failure } };
+}
+
+function limitFailure(message: string): Failure {
+  return { type: "LimitError", message, stack: "", details: undefined, nonRetryable: true, cause: undefined };
+}
+

@@ -1,0 +1,40 @@
+/** A run's state for people: what it waits for, and why. */
+import type { Hasher } from "#core/base";
+import { isClosed, type Operation, outcomeOf } from "#core/run";
+import { type DescribeReply, EventKind, type PendingSummary } from "#proto";
+import type { ShardContext } from "./context.ts";
+import type { LiveRun } from "./live-run.ts";
+
+export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): DescribeReply {
+  const { run } = live;
+  const head = live.chain.head();
+  return {
+    summary: {
+      run: live.id, generation: run.generation, type: run.type, status: run.status, startedMs: run.startedMs,
+      closedMs: run.closedMs, bundle: run.bundle, note: run.note,
+    },
+    size: head.size,
+    lastHash: head.lastHash,
+    peaks: head.peaks,
+    root: live.chain.root(hasher),
+    pending: [...run.pending.values()].map((o) => pendingOf(ctx, live, o)),
+    outcome: isClosed(run) ? outcomeOf(run) : undefined,
+    cancelRequested: run.cancelRequested,
+    deadlineAtMs: run.deadlineAtMs,
+  };
+}
+
+function pendingOf(ctx: ShardContext, live: LiveRun, o: Operation): PendingSummary {
+  const { op, kind, name, attempt, dueMs } = o;
+  return { op, kind, name, attempt, dueMs, waitsFor: waitsFor(ctx, live, o), lastFailure: o.lastFailure };
+}
+
+function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
+  if (o.kind === EventKind.timerStarted) return "its time";
+  if (o.kind === EventKind.signalAwaited) return `signal ${o.name}`;
+  const task = live.tasks.get(o.op);
+  if (task === undefined) return o.dueMs > ctx.nowMs ? "its next attempt" : "a worker";
+  if (task.session !== undefined) return `worker ${task.workerId}`;
+  if (task.orphanUntilMs > 0) return task.workerId === "" ? "its worker to reconnect" : `worker ${task.workerId} to reconnect`;
+  return ctx.pool.isOffered(live.namespace, o.name) ? "a free slot" : `a worker that offers ${o.name}`;
+}

@@ -1,0 +1,86 @@
+/**
+ * A run that is in memory: its state, its chain head, and what is under way for it.
+ *
+ * Everything but `run`, `chain` and `appliedIndex` is lost with the process and made anew.
+ */
+import type { Partition, RequestId, RunId } from "#core/base";
+import { namespaceOf, runOf } from "#core/base";
+import type { Session } from "#core/dispatch";
+import type { PartitionChain } from "#core/merkle";
+import type { Run } from "#core/run";
+import type { Payload } from "#proto";
+
+/** One offered or executing delivery of an activity. */
+export interface LiveTask {
+  readonly op: number;
+  readonly attempt: number;
+  readonly delivery: number;
+  readonly key: string;
+  /** Undefined while it waits in the queue or is orphaned. */
+  session: Session<LiveRun> | undefined;
+  /** The worker that has or had it; empty when that is not known. */
+  workerId: string;
+  /** Until then a lost worker may come back and keep it; 0 = it has a worker or is queued. */
+  orphanUntilMs: number;
+  startedMs: number;
+  heartbeatMs: number;
+  progress: Payload | undefined;
+}
+
+export interface Waiter {
+  readonly request: RequestId;
+  /** A start that waits for its outcome, or a plain wait. */
+  readonly start: boolean;
+  readonly attached: boolean;
+}
+
+export interface WaitingQuery {
+  readonly request: RequestId;
+  readonly name: string;
+  readonly input: Payload | undefined;
+  /** Number on the stream; 0 = not sent. */
+  id: number;
+  tries: number;
+}
+
+export class LiveRun {
+  readonly partition: Partition;
+  readonly id: RunId;
+  readonly namespace: string;
+  readonly run: Run;
+  readonly chain: PartitionChain;
+  /** The state is the fold of the log through this index. */
+  appliedIndex: number;
+
+  session: Session<LiveRun> | undefined = undefined;
+  handle = 0;
+  activation = 0;
+  inFlight = false;
+  /** The worker does not hold the run yet: it is being rebuilt there. */
+  building = false;
+  /** One above the last sequence that the activation in flight carries. */
+  throughSeq = 0;
+  /** Events of this step, views into the log's buffer. */
+  fresh: Uint8Array[] = [];
+  /** Events that came while an activation was in flight, copied. */
+  undelivered: Uint8Array[] = [];
+  /** Failed activations in a row. */
+  strikes = 0;
+
+  readonly tasks = new Map<number, LiveTask>();
+  /** Operations whose next attempt was decided in this life: nobody can have its first delivery yet. */
+  readonly retries = new Set<number>();
+  waiters: Waiter[] = [];
+  queries: WaitingQuery[] = [];
+  touchedMs = 0;
+
+  constructor(partition: Partition, run: Run, chain: PartitionChain, appliedIndex: number) {
+    this.partition = partition;
+    this.id = runOf(partition);
+    this.namespace = namespaceOf(this.id);
+    this.run = run;
+    this.chain = chain;
+    this.appliedIndex = appliedIndex;
+  }
+}
+

@@ -1,0 +1,28 @@
+/** Puts into the heap what comes due within the horizon. */
+import { isLive, type Operation } from "#core/run";
+import { EventKind } from "#proto";
+import type { ShardContext } from "./context.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { ShardTimer } from "./shard-timer.ts";
+
+export function remind(ctx: ShardContext, live: LiveRun, what: ShardTimer["what"], atMs: number, o?: Pick<Operation, "op" | "attempt" | "delivery">): void {
+  // A task's own limits end with its worker's stream: they are in the heap whatever the horizon.
+  const derived = what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline";
+  if (derived && atMs >= ctx.horizonMs) return;
+  ctx.timers.push({
+    atMs, what, partition: live.partition, generation: live.run.generation,
+    op: o?.op ?? 0, attempt: o?.attempt ?? 0, delivery: o?.delivery ?? 0,
+  });
+}
+
+/** Puts what is due within the horizon into the heap. */
+export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
+  if (!isLive(live.run)) return;
+  const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
+  if (inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);
+  for (const o of live.run.pending.values()) {
+    if (inWindow(o.dueMs)) remind(ctx, live, o.kind === EventKind.timerStarted ? "timer" : "retry", o.dueMs, o);
+    const whole = o.options?.scheduleToCloseMs ?? 0;
+    if (whole > 0 && inWindow(o.scheduledMs + whole)) remind(ctx, live, "schedule-to-close", o.scheduledMs + whole, o);
+  }
+}

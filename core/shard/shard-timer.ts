@@ -1,0 +1,12 @@
+/** A reminder: something may have to happen to a run at a time. */
+import type { Partition } from "#core/base";
+
+export interface ShardTimer {
+  readonly atMs: number;
+  readonly partition: Partition;
+  readonly what: "timer" | "retry" | "start-to-close" | "schedule-to-close" | "heartbeat" | "deadline" | "orphan" | "replay";
+  readonly op: number;
+  readonly attempt: number;
+  readonly delivery: number;
+  readonly generation: number;
+}

@@ -1,0 +1,118 @@
+/**
+ * Core alone: CPU a step of the machine with a log that only keeps the buffer.
+ *
+ * Usage: bun scripts/bench-core.ts [RUNS]
+ */
+import { asRequestId, asSessionId, asShardId, asTerm, type Effect, type LogWriter } from "#core/base";
+import { type Input, ShardMachine } from "#core/shard";
+import { ActivatedStatus, CommandKind, Writer } from "#proto";
+
+class BufferLog implements LogWriter {
+  readonly writer = new Writer(8 << 20);
+  bytes = 0;
+  begin(): Writer {
+    if (this.writer.at > 4 << 20) this.writer.at = 0;
+    this.start = this.writer.at;
+    return this.writer;
+  }
+  private start = 0;
+  end(): void {
+    this.bytes += this.writer.at - this.start;
+  }
+}
+
+const runs = Number(process.argv[2] ?? 20_000);
+const steps = 10;
+const log = new BufferLog();
+const hasher = { sha256: (data: Uint8Array, out: Uint8Array) => void Bun.SHA256.hash(data, out as never) };
+const machine = new ShardMachine({
+  shard: asShardId(1),
+  term: asTerm(1),
+  log,
+  hasher,
+  states: { load: () => undefined, dueBefore: () => [] },
+});
+let nowMs = 1_000_000;
+machine.finishRecovery(nowMs, 0);
+const session = asSessionId(1);
+const step = (input: Input): Effect[] => machine.step(input);
+const payload = { data: new TextEncoder().encode(JSON.stringify("x".repeat(100))), ref: undefined };
+step({
+  kind: "worker-joined",
+  nowMs,
+  session,
+  hello: {
+    workerId: "w",
+    namespace: "default",
+    modes: ["v8"],
+    activities: ["echo"],
+    activitySlots: 1000,
+    runSlots: 1e6,
+    version: "0",
+    clusterId: "",
+    held: [],
+  },
+});
+const identity = { issuer: "local", subject: "bench", verified: false, causeSeq: 0 };
+const bundle = new Uint8Array(32);
+
+function runOne(i: number): void {
+  nowMs++;
+  let effects = step({
+    kind: "command",
+    nowMs,
+    request: asRequestId(i),
+    identity,
+    command: {
+      kind: "start",
+      run: `default:wf_${i}` as never,
+      type: "steps",
+      bundle,
+      input: payload,
+      contention: "attach",
+      idempotencyKey: "",
+      deadlineMs: 0,
+      awaitResult: true,
+    },
+  });
+  for (let op = 1; op <= steps + 1; op++) {
+    const activate = effects.find((e) => e.kind === "activate");
+    if (activate?.kind !== "activate") throw new Error("no activation");
+    const command =
+      op <= steps
+        ? { kind: CommandKind.activity, op, name: "echo", payload, options: undefined, durationMs: 0, failure: undefined }
+        : { kind: CommandKind.complete, op: 0, name: "", payload, options: undefined, durationMs: 0, failure: undefined };
+    effects = step({
+      kind: "activated",
+      nowMs,
+      session,
+      message: { handle: activate.handle, activation: activate.activation, status: ActivatedStatus.ok, commands: [command], problem: "" },
+    });
+    const task = effects.find((e) => e.kind === "task");
+    if (task?.kind === "task") {
+      effects = step({
+        kind: "task-done",
+        nowMs,
+        session,
+        message: { token: { ...task.token, epoch: 0 }, result: payload, failure: undefined },
+      });
+    }
+  }
+}
+
+for (let round = 0; round < 3; round++) {
+  const before = process.cpuUsage();
+  for (let i = 0; i < runs; i++) runOne(round * runs + i);
+  const used = process.cpuUsage(before);
+  const events = runs * (2 * steps + 2);
+  const us = (used.user + used.system) / events;
+  for (;;) {
+    const { rows } = machine.capture(5000);
+    if (rows.length === 0) break;
+  }
+  nowMs += 60_000;
+  machine.evictIdle(nowMs);
+  process.stdout.write(
+    `${us.toFixed(2)} µs of CPU an event (${events} events, ${(log.bytes / events / (round + 1)).toFixed(0)} bytes each), ${machine.figures().residentRuns} runs left\n`,
+  );
+}
