@@ -1,0 +1,24 @@
+/** Bytes at rest: the log, what is derived from it, and blobs. */
+export { auditBlobs, type StoredBlob } from "./cas/blob-audit.ts";
+export { BlobStore } from "./cas/cas.ts";
+export type { CheckpointMeta, CheckpointOptions, StateRow } from "./checkpoint/checkpoint-store.ts";
+export { CheckpointStore } from "./checkpoint/checkpoint-store.ts";
+export type { Damage } from "./corruption-error.ts";
+export { CorruptionError } from "./corruption-error.ts";
+export type { DerivedOptions } from "./derived-database.ts";
+export { FolderLock } from "./lock.ts";
+export { auditLog, type PlacedRecord } from "./log/log-audit.ts";
+export type { LogDisk } from "./log/log-disk.ts";
+export { realDisk } from "./log/log-disk.ts";
+export type { LogRecord, LogStore } from "./log/log-store.ts";
+export type { LogSchedule } from "./log/memory-log-store.ts";
+export { MemoryDisk, MemoryLogStore } from "./log/memory-log-store.ts";
+export type { TornTail } from "./log/recovery.ts";
+export type { WalOptions } from "./log/wal-log-store.ts";
+export { WalLogStore } from "./log/wal-log-store.ts";
+export type { HistoryRange, SegmentStore } from "./segment/segment-store.ts";
+export { WalSegmentStore } from "./segment/wal-segment-store.ts";
+export type { ProjectorOptions } from "./visibility/projector.ts";
+export { Projector } from "./visibility/projector.ts";
+export { RunQuery } from "./visibility/query.ts";
+export type { RunRow } from "./visibility/schema.ts";

@@ -1,0 +1,193 @@
+/** What every log store does, whatever its disk. */
+import { afterEach, describe, expect, test } from "bun:test";
+import { asIndex, asShardId, asTerm, type Index } from "#core/base";
+import { CorruptionError } from "../corruption-error.ts";
+import type { LogStore } from "./log-store.ts";
+
+export interface LogHarness {
+  open(): Promise<LogStore>;
+  /** Ends the store that is open as a dying process does; `open` finds what was durable. */
+  crash(): Promise<void>;
+  setFull(full: boolean): void;
+  /** Makes the next write fail for good. */
+  breakDisk(): void;
+  /** Changes a byte of the durable record with this index and body; the store stays open. */
+  damage(index: Index, body: string): void;
+  dispose(): Promise<void>;
+}
+
+const shard = asShardId(1);
+const other = asShardId(7);
+
+export function append(log: LogStore, index: number, text: string, to = shard): void {
+  const writer = log.begin(to, asIndex(index), asTerm(3));
+  writer.raw(new TextEncoder().encode(text));
+  log.end();
+}
+
+/** Resolves after the group commit that makes `claim` true. */
+export function untilDurable(log: LogStore, claim: () => boolean): Promise<void> {
+  if (claim()) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    log.onDurable = () => claim() && resolve();
+    log.onPoison = reject;
+  });
+}
+
+export async function commit(log: LogStore, index: number, text: string, to = shard): Promise<void> {
+  append(log, index, text, to);
+  log.kick(true);
+  await untilDurable(log, () => log.durableIndex(to) >= index);
+}
+
+export async function texts(log: LogStore, from = 1, of = shard): Promise<string[]> {
+  const out: string[] = [];
+  for await (const record of log.scan(of, asIndex(from)))
+    out.push(`${record.index}/${record.term} ${new TextDecoder().decode(record.body)}`);
+  return out;
+}
+
+export function logStoreSuite(name: string, make: () => LogHarness): void {
+  describe(name, () => {
+    let harness: LogHarness;
+    const open = () => {
+      harness = make();
+      return harness.open();
+    };
+    afterEach(() => harness.dispose());
+
+    test("an appended record is durable after its group commit, and read back", async () => {
+      const log = await open();
+      append(log, 1, "one");
+      expect([log.lastIndex(shard), log.durableIndex(shard)]).toEqual([asIndex(1), asIndex(0)]);
+      log.kick(true);
+      await untilDurable(log, () => log.durableIndex(shard) === 1);
+      const { body, ...rest } = await log.read(shard, asIndex(1));
+      expect({ ...rest, text: new TextDecoder().decode(body) }).toEqual({ shard, index: asIndex(1), term: asTerm(3), text: "one" });
+    });
+
+    test("records of several shards keep their own order", async () => {
+      const log = await open();
+      for (let i = 1; i <= 5; i++) {
+        append(log, i, `a${i}`);
+        append(log, i + 100, `b${i}`, other);
+      }
+      log.kick(true);
+      await untilDurable(log, () => log.durableIndex(shard) === 5);
+      expect(await texts(log, 3)).toEqual(["3/3 a3", "4/3 a4", "5/3 a5"]);
+      expect(await texts(log, 0, other)).toEqual(["101/3 b1", "102/3 b2", "103/3 b3", "104/3 b4", "105/3 b5"]);
+    });
+
+    test("a record that nothing waits for becomes durable by itself", async () => {
+      const log = await open();
+      append(log, 1, "rides");
+      log.kick(false);
+      await untilDurable(log, () => log.durableIndex(shard) === 1);
+      expect(await texts(log)).toEqual(["1/3 rides"]);
+    });
+
+    test("what gathers during a write goes with the next one", async () => {
+      const log = await open();
+      append(log, 1, "first");
+      log.kick(true);
+      let flushes = 0;
+      const done = Promise.withResolvers<void>();
+      log.onDurable = () => {
+        flushes++;
+        if (flushes === 1) {
+          for (let i = 2; i <= 50; i++) append(log, i, `later ${i}`);
+          log.kick(true);
+        }
+        if (log.durableIndex(shard) === 50) done.resolve();
+      };
+      await done.promise;
+      expect(flushes).toBe(2);
+    });
+
+    test("a record that is not durable is not read", async () => {
+      const log = await open();
+      append(log, 1, "early");
+      const read = log.read(shard, asIndex(1));
+      await expect(read).rejects.toThrow("Cannot read record 1 of shard 1: the log does not hold it durably");
+      expect(await texts(log)).toEqual([]);
+    });
+
+    test("a crash keeps what was durable, and the log goes on behind it", async () => {
+      let log = await open();
+      for (let i = 1; i <= 3; i++) await commit(log, i, `kept ${i}`);
+      append(log, 4, "lost");
+      await harness.crash();
+      log = await harness.open();
+      expect([log.lastIndex(shard), log.durableIndex(shard)]).toEqual([asIndex(3), asIndex(3)]);
+      await commit(log, 4, "new");
+      expect(await texts(log)).toEqual(["1/3 kept 1", "2/3 kept 2", "3/3 kept 3", "4/3 new"]);
+    });
+
+    test("close writes what was appended", async () => {
+      let log = await open();
+      append(log, 1, "one");
+      await log.close();
+      log = await harness.open();
+      expect(await texts(log)).toEqual(["1/3 one"]);
+    });
+
+    test("a full disk acknowledges nothing, and the log goes on when there is space", async () => {
+      const log = await open();
+      await commit(log, 1, "before");
+      harness.setFull(true);
+      let wasAcknowledged = false;
+      append(log, 2, "waits");
+      log.onDurable = () => {
+        wasAcknowledged = true;
+      };
+      log.kick(true);
+      await until(() => !log.hasRoom());
+      expect([log.durableIndex(shard), wasAcknowledged]).toEqual([asIndex(1), false]);
+      expect(await texts(log)).toEqual(["1/3 before"]);
+      harness.setFull(false);
+      await untilDurable(log, () => log.durableIndex(shard) === 2);
+      await until(() => log.hasRoom());
+      expect(await texts(log)).toEqual(["1/3 before", "2/3 waits"]);
+    });
+
+    test("a broken disk poisons the log once, and nothing is acknowledged any more", async () => {
+      const log = await open();
+      await commit(log, 1, "before");
+      harness.breakDisk();
+      const causes: Error[] = [];
+      let acknowledged = 0;
+      const poisoned = Promise.withResolvers<void>();
+      log.onDurable = () => {
+        acknowledged++;
+      };
+      log.onPoison = (cause) => {
+        causes.push(cause);
+        poisoned.resolve();
+      };
+      append(log, 2, "lost");
+      log.kick(true);
+      await poisoned.promise;
+      append(log, 3, "lost too");
+      log.kick(true);
+      await log.close();
+      expect([causes.length, acknowledged, log.durableIndex(shard), log.hasRoom()]).toEqual([1, 0, asIndex(1), false]);
+    });
+
+    test("a damaged record is named when it is read, and others stay readable", async () => {
+      const log = await open();
+      const body = (i: number) => `${i} ${"x".repeat(2000)}`;
+      for (let i = 1; i <= 40; i++) await commit(log, i, body(i));
+      harness.damage(asIndex(20), body(20));
+      const error = await log.read(shard, asIndex(20)).catch((e: unknown) => e);
+      expect(error).toBeInstanceOf(CorruptionError);
+      expect((error as CorruptionError).damage).toMatchObject({ shard, index: asIndex(20) });
+      expect((await log.read(shard, asIndex(40))).index).toBe(asIndex(40));
+      expect(await texts(log).catch((e: unknown) => (e as CorruptionError).damage.index)).toEqual(asIndex(20) as never);
+    });
+  });
+}
+
+/** Polls in the event loop's own pace: the condition has no event of its own. */
+export async function until(claim: () => boolean): Promise<void> {
+  while (!claim()) await new Promise((resolve) => setImmediate(resolve));
+}

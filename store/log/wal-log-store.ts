@@ -1,0 +1,346 @@
+/**
+ * The write-ahead log on disk: group commit with one write in flight.
+ *
+ * Records gather in one of two batches while the other is written by a single O_DSYNC write; when
+ * that returns, everything in it is durable, and what gathered meanwhile goes next. A failed
+ * write is either a full disk, which is tried again in the same place and acknowledges nothing
+ * meanwhile, or poison: nothing is acknowledged any more.
+ */
+import fs from "node:fs";
+import { dirname } from "node:path";
+import { asIndex, assert, HopError, type Index, type ShardId, type Term } from "#core/base";
+import type { Writer } from "#proto";
+import { type DiskError, isNoSpace, type LogDisk, realDisk, syncFolder } from "./log-disk.ts";
+import type { LogRecord, LogStore } from "./log-store.ts";
+import { RecordBatch } from "./record-batch.ts";
+import { type Recovered, recoverLog, type TornTail } from "./recovery.ts";
+import {
+  beginSegment,
+  createSegment,
+  drawHeader,
+  drawLogId,
+  headerBytes,
+  type OpenSegment,
+  reopenSegment,
+  type Segment,
+} from "./segment-file.ts";
+import { writeSidecar } from "./segment-index.ts";
+import { notHere, SegmentReader } from "./segment-reader.ts";
+import { retryMs, SegmentSupply } from "./segment-supply.ts";
+
+export interface WalOptions {
+  readonly dir: string;
+  readonly segmentBytes?: number;
+  /** Size of each of the two buffers; a larger batch borrows memory. */
+  readonly bufferBytes?: number;
+  readonly disk?: LogDisk;
+}
+
+/** How long a record that nothing waits for may stay in memory. */
+const rideMs = 2;
+/** A commit marker follows when nothing was written for this long. */
+const idleMs = 10;
+/** More than this in memory, and the disk is too far behind to take another decision. */
+const pendingBytesMax = 128 << 20;
+
+interface ShardTail {
+  appended: Index;
+  inFlight: Index;
+  durable: Index;
+}
+
+export class WalLogStore implements LogStore {
+  onDurable = () => {};
+  onPoison: (cause: Error) => void = () => {};
+  readonly logId: string;
+  /** What opening cut off, if anything: unacknowledged bytes of a write that a crash interrupted. */
+  readonly torn: TornTail | undefined;
+
+  private readonly disk: LogDisk;
+  private readonly closedSegments: Segment[];
+  private readonly supply: SegmentSupply;
+  private readonly reader: SegmentReader;
+  private readonly tails = new Map<ShardId, ShardTail>();
+  private readonly reserveBytes: number;
+  private readonly segmentBytes: number;
+
+  private filling: RecordBatch;
+  private flying: RecordBatch;
+  private written = 0;
+  private isBusy = false;
+  private isArmed = false;
+  private isUrgent = false;
+  private isFull = false;
+  private poison: Error | undefined;
+  private closing: (() => void) | undefined;
+  private rideTimer: ReturnType<typeof setTimeout> | undefined;
+  private retryTimer: ReturnType<typeof setTimeout> | undefined;
+  private idleTimer: ReturnType<typeof setTimeout> | undefined;
+  private flushes = 0;
+  private endsInMarker = false;
+
+  /**
+   * Opens the log in `dir`, or begins one there. The caller holds the folder's lock.
+   *
+   * Rejects with `CorruptionError` where acknowledged records are damaged, and leaves the folder
+   * as it was when the log is of a newer format.
+   */
+  static async open(options: WalOptions): Promise<WalLogStore> {
+    const disk = options.disk ?? realDisk;
+    try {
+      const made = fs.mkdirSync(options.dir, { recursive: true, mode: 0o700 });
+      if (made !== undefined) await syncFolder(disk, dirname(made));
+      const recovered = recoverLog(options.dir);
+      return new WalLogStore(options, disk, recovered, await openCurrent(options.dir, recovered, disk));
+    } catch (error) {
+      if (error instanceof HopError) throw error;
+      const reason = isNoSpace(error) ? "NO_SPACE" : "STORE_UNAVAILABLE";
+      throw new HopError(reason, `Cannot open the log in ${options.dir}: ${(error as Error).message}`, { cause: error });
+    }
+  }
+
+  private constructor(options: WalOptions, disk: LogDisk, recovered: Recovered | undefined, current: OpenSegment) {
+    this.disk = disk;
+    this.segmentBytes = options.segmentBytes ?? 64 << 20;
+    this.reserveBytes = Math.min(1 << 20, this.segmentBytes >> 3);
+    this.filling = new RecordBatch(options.bufferBytes ?? 8 << 20);
+    this.flying = new RecordBatch(options.bufferBytes ?? 8 << 20);
+    this.logId = current.header.logId;
+    this.torn = recovered?.torn;
+    this.closedSegments = (recovered?.segments ?? []).filter((one) => one.header.number !== current.header.number);
+    this.supply = new SegmentSupply(current, { dir: options.dir, disk, segmentBytes: this.segmentBytes });
+    this.reader = new SegmentReader(() => [...this.closedSegments, this.supply.current]);
+    for (const { index } of recovered?.segments ?? []) {
+      for (const [shard, { last }] of index.spans) {
+        this.tails.set(shard as ShardId, { appended: last as Index, inFlight: last as Index, durable: last as Index });
+      }
+    }
+    this.supply.replenish();
+    if (this.tails.size > 0) this.watchIdle();
+  }
+
+  begin(shard: ShardId, index: Index, term: Term): Writer {
+    const tail = this.tails.get(shard);
+    if (tail === undefined) this.tails.set(shard, { appended: index, inFlight: asIndex(0), durable: asIndex(0) });
+    else {
+      assert(index === tail.appended + 1, `records are appended in order: shard ${shard} is at ${tail.appended}, got ${index}`);
+      tail.appended = index;
+    }
+    return this.filling.begin(shard, index, term);
+  }
+
+  end(): void {
+    this.filling.end();
+  }
+
+  hasRoom(): boolean {
+    if (this.poison !== undefined || this.isFull || this.closing !== undefined) return false;
+    const pending = this.filling.bytes + this.flying.bytes;
+    if (pending > pendingBytesMax) return false;
+    return !this.supply.lacksSpace || this.supply.aheadBytes() - pending > this.reserveBytes;
+  }
+
+  kick(urgent: boolean): void {
+    if (urgent) this.isUrgent = true;
+    else if (!this.isUrgent) this.rideTimer ??= setTimeout(this.rideOver, rideMs);
+    if (this.isUrgent && !this.isBusy && !this.isArmed) {
+      this.isArmed = true;
+      queueMicrotask(this.flush);
+    }
+  }
+
+  durableIndex(shard: ShardId): Index {
+    return this.tails.get(shard)?.durable ?? asIndex(0);
+  }
+
+  lastIndex(shard: ShardId): Index {
+    return this.tails.get(shard)?.appended ?? asIndex(0);
+  }
+
+  /** Shards that the log holds records of. */
+  shards(): ShardId[] {
+    return [...this.tails.keys()];
+  }
+
+  async read(shard: ShardId, index: Index): Promise<LogRecord> {
+    if (index > this.durableIndex(shard)) throw notHere(shard, index);
+    return this.reader.read(shard, index);
+  }
+
+  scan(shard: ShardId, from: Index): AsyncIterable<LogRecord> {
+    return this.reader.scan(shard, from);
+  }
+
+  /** `scan` without awaits, for replay when the node starts. */
+  replay(shard: ShardId, from: Index): Iterable<LogRecord> {
+    return this.reader.replay(shard, from);
+  }
+
+  /** Writes what was appended and a marker, then lets go of the files. A full disk is not waited for. */
+  async close(): Promise<void> {
+    if (this.closing !== undefined) return;
+    await new Promise<void>((resolve) => {
+      this.closing = resolve;
+      clearTimeout(this.idleTimer);
+      this.closeWhenWritten();
+    });
+    clearTimeout(this.rideTimer);
+    clearTimeout(this.retryTimer);
+    await this.supply.close();
+    const { path, header, index, end } = this.supply.current;
+    // Says that opening need not walk the segment: it ended in order.
+    if (this.poison === undefined && this.endsInMarker && !this.isBusy) writeSidecar(path, header, index, end);
+    this.poison ??= new Error("The log is closed");
+  }
+
+  private closeWhenWritten(): void {
+    if (this.closing === undefined) return;
+    if (this.poison !== undefined || this.isFull) this.closing();
+    else if (this.isBusy) return;
+    else if (this.filling.bytes > 0) this.flush();
+    else if (!this.endsInMarker) this.writeMarker();
+    else this.closing();
+  }
+
+  private readonly rideOver = (): void => {
+    this.rideTimer = undefined;
+    this.kick(true);
+  };
+
+  /**
+   * Swaps the batches and starts the write.
+   *
+   * Measured by scripts/bench-wal.ts on two cores, ext4, raw synchronous write 0.2 ms; records of
+   * 256 bytes, append to durable, p50/p99 ms, records a second, CPU a record: 1 waiter .22/.39,
+   * 4,400, 132 µs; 8: .23/.41, 33,000, 19 µs; 64: .25/.93, 224,000, 3 µs; 512: .48/2.1, 739,000,
+   * 1 µs. Reopening and replaying 440 MB: 0.56 s.
+   */
+  private readonly flush = (): void => {
+    this.isArmed = false;
+    if (this.isBusy || this.poison !== undefined || this.filling.bytes === 0) return;
+    assert(!this.filling.isOpen, "no record is open when the log is flushed");
+    this.isBusy = true;
+    this.isUrgent = false;
+    if (this.rideTimer !== undefined) {
+      clearTimeout(this.rideTimer);
+      this.rideTimer = undefined;
+    }
+    const batch = this.filling;
+    this.filling = this.flying;
+    this.flying = batch;
+    for (const tail of this.tails.values()) tail.inFlight = tail.appended;
+    this.place();
+  };
+
+  /** Finds the batch its place: behind the last one, or at the start of the next segment. */
+  private place(): void {
+    const segment = this.supply.current;
+    const end = segment.end + this.flying.bytes;
+    // A batch larger than a segment makes an empty one longer; none is ever cut in two.
+    if (end > this.segmentBytes && segment.end > headerBytes) return void this.turnOver();
+    // Zeros on their way to the same bytes would wipe the batch out.
+    if (segment.zeroing !== undefined && end > segment.zeroedTo) return void segment.zeroing.then(this.replace, this.replace);
+    this.flying.seal(segment.header, segment.end, (shard, index, offset) => segment.index.note(shard, index, offset));
+    if (end > segment.zeroedTo) segment.zeroedTo = end;
+    this.written = 0;
+    this.push();
+  }
+
+  private readonly replace = (): void => this.place();
+
+  private push(): void {
+    const { current } = this.supply;
+    const batch = this.flying;
+    this.disk.write(current.fd, batch.writer.bytes, this.written, batch.bytes - this.written, current.end + this.written, this.wrote);
+  }
+
+  private readonly wrote = (error: DiskError, count: number): void => {
+    if (error) return this.failed(error, () => this.push());
+    this.written += count;
+    if (this.written < this.flying.bytes) {
+      if (count > 0) return this.push();
+      return this.retryLater(() => this.push());
+    }
+    this.landed();
+  };
+
+  private landed(): void {
+    const batch = this.flying;
+    this.supply.current.end += batch.bytes;
+    for (const tail of this.tails.values()) tail.durable = tail.inFlight;
+    this.isFull = false;
+    this.endsInMarker = batch.count === 0;
+    this.flushes++;
+    const acknowledges = batch.count > 0;
+    batch.clear();
+    this.isBusy = false;
+    if (acknowledges) this.onDurable();
+    if (this.isUrgent) this.kick(true);
+    if (!this.endsInMarker) this.watchIdle();
+    this.supply.replenish();
+    this.closeWhenWritten();
+  }
+
+  private async turnOver(): Promise<void> {
+    const full = this.supply.current;
+    try {
+      await this.supply.turnOver();
+    } catch (error) {
+      return this.failed(error as Error, this.replace);
+    }
+    this.closedSegments.push({ path: full.path, header: full.header, index: full.index, end: full.end });
+    this.place();
+    await full.zeroing?.catch(() => {});
+    fs.closeSync(full.fd);
+    writeSidecar(full.path, full.header, full.index, full.end);
+  }
+
+  private failed(error: Error, again: () => void): void {
+    if (isNoSpace(error)) return this.retryLater(again);
+    // The kernel may have dropped the dirty pages: a second try could succeed without the bytes being there.
+    this.poison = new Error("Cannot write the log: the disk failed, and what was not acknowledged is lost with this process", {
+      cause: error,
+    });
+    this.onPoison(this.poison);
+    this.closeWhenWritten();
+  }
+
+  private retryLater(again: () => void): void {
+    this.isFull = true;
+    this.closeWhenWritten();
+    this.retryTimer = setTimeout(again, retryMs);
+  }
+
+  /** One timer for all flushes of a busy time: it looks whether there was another one since. */
+  private watchIdle(): void {
+    if (this.idleTimer !== undefined || this.closing !== undefined) return;
+    const seen = this.flushes;
+    this.idleTimer = setTimeout(() => {
+      this.idleTimer = undefined;
+      if (this.poison !== undefined || this.endsInMarker) return;
+      if (this.flushes !== seen || this.isBusy || this.filling.bytes > 0) this.watchIdle();
+      else this.writeMarker();
+    }, idleMs);
+  }
+
+  private writeMarker(): void {
+    this.filling.addMarker();
+    this.flush();
+  }
+}
+
+/** The segment to write on in: the last one, or a new one where there is none. */
+async function openCurrent(dir: string, recovered: Recovered | undefined, disk: LogDisk): Promise<OpenSegment> {
+  const last = recovered?.segments.at(-1);
+  if (last !== undefined && recovered?.headless === undefined) return reopenSegment(last);
+  const number = recovered?.headless ?? 1;
+  const segment = await createSegment(dir, drawHeader(number, last?.header.logId ?? drawLogId()), disk);
+  try {
+    await beginSegment(dir, segment, disk);
+    return segment;
+  } catch (error) {
+    fs.closeSync(segment.fd);
+    fs.rmSync(segment.path, { force: true });
+    throw error;
+  }
+}

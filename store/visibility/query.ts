@@ -1,0 +1,91 @@
+/**
+ * Reads of the visibility database.
+ *
+ * Lists are newest first and paged by the place of the last row, so that rows that come in
+ * between shift nothing. All values go in as parameters.
+ */
+import type { Database } from "bun:sqlite";
+import { HopError, type RunId } from "#core/base";
+import type { ListReply, ListRequest } from "#proto";
+import { type RunRow, rowOf, type StoredRun } from "./schema.ts";
+
+const limitDefault = 100;
+
+interface PageStart {
+  readonly startedMs: number;
+  readonly run: string;
+  readonly generation: number;
+}
+
+export class RunQuery {
+  private readonly database: Database;
+  /** Makes what is durable visible before a read. */
+  private readonly refresh: () => void;
+
+  constructor(database: Database, refresh: () => void = () => {}) {
+    this.database = database;
+    this.refresh = refresh;
+  }
+
+  /** One page of the runs that match. Rejects a page token that this did not make with BAD_REQUEST. */
+  list(request: ListRequest): ListReply {
+    this.refresh();
+    const { where, values } = conditions(request);
+    const sql = `SELECT * FROM run ${where} ORDER BY started_ms DESC, run, generation LIMIT ?`;
+    const limit = request.limit === 0 ? limitDefault : request.limit;
+    const stored = this.database.query(sql).all(...values, limit + 1) as StoredRun[];
+    const rows = stored.slice(0, limit).map(rowOf);
+    const last = rows.at(-1);
+    return { run: rows, nextPageToken: stored.length > rows.length && last !== undefined ? tokenOf(last) : "" };
+  }
+
+  /** All generations of a run, newest first; empty when there is no such run. */
+  show(run: RunId): RunRow[] {
+    this.refresh();
+    return (this.database.query("SELECT * FROM run WHERE run = ? ORDER BY generation DESC").all(run) as StoredRun[]).map(rowOf);
+  }
+
+  /** SHA-256 over all rows in hex: equal for equal projections. */
+  digest(): string {
+    this.refresh();
+    const hasher = new Bun.CryptoHasher("sha256");
+    for (const row of this.database.query("SELECT * FROM run ORDER BY run, generation").iterate()) {
+      const { bundle, ...rest } = row as StoredRun;
+      hasher.update(`${JSON.stringify(rest)}${Buffer.from(bundle).toString("hex")}\n`);
+    }
+    return hasher.digest("hex");
+  }
+}
+
+/** Only the filters that are set, each a constant piece of SQL. */
+function conditions(request: ListRequest): { where: string; values: (string | number)[] } {
+  const parts: string[] = [];
+  const values: (string | number)[] = [];
+  const add = (part: string, ...those: (string | number)[]) => {
+    parts.push(part);
+    values.push(...those);
+  };
+  if (request.namespace !== "") add("namespace = ?", request.namespace);
+  if (request.status !== 0) add("status = ?", request.status);
+  if (request.type !== "") add("type = ?", request.type);
+  if (request.pageToken !== "") {
+    const { startedMs, run, generation } = readToken(request.pageToken);
+    add("(started_ms < ? OR (started_ms = ? AND (run, generation) > (?, ?)))", startedMs, startedMs, run, generation);
+  }
+  return { where: parts.length === 0 ? "" : `WHERE ${parts.join(" AND ")}`, values };
+}
+
+const tokenOf = ({ startedMs, run, generation }: PageStart) =>
+  Buffer.from(JSON.stringify([startedMs, run, generation])).toString("base64url");
+
+function readToken(token: string): PageStart {
+  try {
+    const [startedMs, run, generation] = JSON.parse(Buffer.from(token, "base64url").toString()) as unknown[];
+    if (Number.isSafeInteger(startedMs) && typeof run === "string" && Number.isSafeInteger(generation)) {
+      return { startedMs: startedMs as number, run, generation: generation as number };
+    }
+  } catch {
+    // Refused below, like every token that was not made here.
+  }
+  throw new HopError("BAD_REQUEST", "Cannot list runs: page_token is not one that a list returned; ask for the first page without it");
+}

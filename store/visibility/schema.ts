@@ -1,0 +1,57 @@
+/** Tables of the visibility database, and one row of it. */
+import type { DerivedFormat } from "../derived-database.ts";
+
+/** One generation of a run. Times in milliseconds since 1970; `closedMs` 0 = open. */
+export interface RunRow {
+  readonly run: string;
+  readonly generation: number;
+  readonly namespace: string;
+  readonly instance: string;
+  readonly type: string;
+  /** A `RunStatus`. */
+  readonly status: number;
+  readonly startedMs: number;
+  readonly closedMs: number;
+  readonly bundle: Uint8Array;
+  /** Why it is blocked, failed, or was cancelled or terminated; else empty. */
+  readonly note: string;
+  readonly cancelRequested: boolean;
+  /** Log index of the last record that changed the row. */
+  readonly lastIndex: number;
+}
+
+export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
+  what: "index of runs",
+  version: 1,
+  schema: `
+    CREATE TABLE run (
+      run TEXT NOT NULL, generation INTEGER NOT NULL, namespace TEXT NOT NULL, instance TEXT NOT NULL, type TEXT NOT NULL,
+      status INTEGER NOT NULL, started_ms INTEGER NOT NULL, closed_ms INTEGER NOT NULL, bundle BLOB NOT NULL, note TEXT NOT NULL,
+      cancel_requested INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (run, generation)
+    ) STRICT;
+    CREATE INDEX run_started ON run (started_ms DESC, run, generation);
+    CREATE INDEX run_status ON run (status, started_ms DESC, run, generation);
+    CREATE INDEX run_type ON run (type, started_ms DESC, run, generation);
+    CREATE TABLE applied (shard INTEGER PRIMARY KEY, applied_index INTEGER NOT NULL) STRICT;
+  `,
+};
+
+export interface StoredRun {
+  run: string;
+  generation: number;
+  namespace: string;
+  instance: string;
+  type: string;
+  status: number;
+  started_ms: number;
+  closed_ms: number;
+  bundle: Uint8Array;
+  note: string;
+  cancel_requested: number;
+  last_index: number;
+}
+
+export function rowOf(stored: StoredRun): RunRow {
+  const { started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, ...same } = stored;
+  return { ...same, startedMs, closedMs, cancelRequested: requested !== 0, lastIndex };
+}
