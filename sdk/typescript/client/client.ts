@@ -1,0 +1,231 @@
+/**
+ * The client of a Hopskip cluster.
+ *
+ * Starts, signals, results, cancellations and queries share one stream (`session.ts`); the rest
+ * are calls. It connects when it is first used and again after a loss, and whatever may safely
+ * be sent twice is, until `retryMs` of an outage have passed.
+ */
+import { type Client, Metadata } from "@grpc/grpc-js";
+import type {
+  DeployReply,
+  DescribeReply,
+  HistoryChunk,
+  ListDeploymentsReply,
+  ListReply,
+  ListRequestInit,
+  StartReply,
+  StartRequestInit,
+} from "#proto";
+import { grpcClient } from "#proto/connection";
+import { clientMethods } from "#proto/descriptors";
+import { HopError } from "./errors.ts";
+import { completedValue, type Outcome, readOutcome } from "./outcome.ts";
+import { fromPayload, toPayload } from "./payload.ts";
+import { backoffMs, isRetryable, withRetry } from "./retry.ts";
+import { type Channel, call, stream } from "./rpc.ts";
+import { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
+import { type Answer, type Ask, type AskKind, bounds, ClientSession } from "./session.ts";
+import { type InputOf, type OutputOf, typeName, type WorkflowRef } from "./workflow.ts";
+
+export interface ClientOptions {
+  /** host:port, or unix:path; left out: 127.0.0.1:7070. */
+  readonly address?: string;
+  /** Left out: "default". */
+  readonly namespace?: string;
+  /** Name of the caller, kept with what it does; a development cluster believes it. */
+  readonly identity?: string;
+  /** How long an outage may last before what waits for its end fails; left out: 30 s. */
+  readonly retryMs?: number;
+}
+
+export interface StartOptions {
+  /** Business name of the run; left out: a unique one is made. */
+  readonly instance?: string;
+  /** What to do where a run of the instance is live; left out: "attach". */
+  readonly contention?: "attach" | "reject";
+  /** Starts with the same key, type and input are one start. */
+  readonly idempotencyKey?: string;
+  /** Time the run may take in all, in milliseconds. */
+  readonly deadlineMs?: number;
+  /** SHA-256 of the bundle to run on; left out: the newest deployment of the type. */
+  readonly bundle?: Uint8Array;
+}
+
+const alphabet = "0123456789abcdefghjkmnpqrstvwxyz";
+
+/** 80 random bits in base32. */
+function randomName(): string {
+  let out = "";
+  for (const byte of crypto.getRandomValues(new Uint8Array(16))) out += alphabet[byte & 31];
+  return out;
+}
+
+export class HopClient {
+  readonly address: string;
+  readonly namespace: string;
+  private readonly grpc: Client;
+  private readonly session: ClientSession;
+  private readonly channel: Channel;
+
+  private constructor(options: ClientOptions) {
+    const { address = "127.0.0.1:7070", namespace = "default", identity, retryMs = 30_000 } = options;
+    this.address = address;
+    this.namespace = namespace;
+    const metadata = new Metadata();
+    if (identity !== undefined) metadata.set("hop-user", encodeURIComponent(identity));
+    this.grpc = grpcClient(address, bounds);
+    this.channel = { client: this.grpc, metadata, retryMs };
+    this.session = new ClientSession({ client: this.grpc, metadata, address, retryMs });
+  }
+
+  /** A client of the server at `address`. Nothing is sent before the first use. */
+  static connect(options: ClientOptions = {}): HopClient {
+    return new HopClient(options);
+  }
+
+  /** Ends the connection; what is open fails. */
+  close(): void {
+    this.session.close();
+    this.grpc.close();
+  }
+
+  /**
+   * Starts a run and resolves when the start is durable. A start that is sent again after a lost
+   * connection meets its own run. Rejects with `WorkflowNotDeployedError`, `InstanceLiveError` or
+   * another `HopError`.
+   */
+  async start<W extends WorkflowRef>(workflow: W, input?: InputOf<W>, options: StartOptions = {}): Promise<RunHandle<OutputOf<W>>> {
+    const reply = await this.send(workflow, input, { ...options, awaitResult: false });
+    return new RunHandle<OutputOf<W>>(this, { id: reply.run, generation: reply.generation, isAttached: reply.attached });
+  }
+
+  /** Starts a run and waits for its value, in one request. Throws like `start` and `RunHandle.result`. */
+  async execute<W extends WorkflowRef>(workflow: W, input?: InputOf<W>, options: StartOptions = {}): Promise<OutputOf<W>> {
+    const reply = await this.send(workflow, input, { ...options, awaitResult: true });
+    const outcome = await readOutcome(reply.outcome, this.fetchBlob);
+    return completedValue(reply.run, outcome) as OutputOf<W>;
+  }
+
+  /** A handle of a run by its id (namespace:instance), or by its instance in this client's namespace. */
+  handle<Output = unknown>(run: string | { readonly instance: string }): RunHandle<Output> {
+    const id = typeof run === "string" ? run : `${this.namespace}:${run.instance}`;
+    return new RunHandle<Output>(this, { id });
+  }
+
+  async outcome(run: string, options: WaitOptions = {}): Promise<Outcome> {
+    const reply = await this.session.ask<"result">({ kind: "result", value: { run, waitMs: options.waitMs ?? 0 } }, true);
+    return readOutcome(reply.outcome, this.fetchBlob);
+  }
+
+  async signal(run: string, signal: { readonly name: string; readonly value?: unknown; readonly id?: string }): Promise<void> {
+    const { name, value, id = `s_${randomName()}` } = signal;
+    await this.session.ask<"signal">({ kind: "signal", value: { run, name, payload: toPayload(value), id } }, true);
+  }
+
+  async query(run: string, query: { readonly name: string; readonly input?: unknown }): Promise<unknown> {
+    const value = { run, name: query.name, input: toPayload(query.input) };
+    const reply = await this.session.ask<"query">({ kind: "query", value }, true);
+    return fromPayload(reply.result, this.fetchBlob);
+  }
+
+  async cancel(run: string, reason = ""): Promise<void> {
+    await this.session.ask<"cancel">({ kind: "cancel", value: { run, reason } }, true);
+  }
+
+  async terminate(run: string, reason = ""): Promise<void> {
+    await call(this.channel, clientMethods.terminateWorkflow, { run, reason });
+  }
+
+  async resume(run: string, options: { readonly bundle?: Uint8Array; readonly newest?: boolean } = {}): Promise<Uint8Array> {
+    const reply = await call(this.channel, clientMethods.resumeWorkflow, { run, ...options });
+    return reply.bundle;
+  }
+
+  describe(run: string): Promise<DescribeReply> {
+    return call(this.channel, clientMethods.describeWorkflow, { run });
+  }
+
+  /** One page of runs, newest first; `nextPageToken` asks for the next one. Left-out namespace: this client's. */
+  list(request: ListRequestInit = {}): Promise<ListReply> {
+    return call(this.channel, clientMethods.listWorkflows, { namespace: this.namespace, ...request });
+  }
+
+  /** Canonical event bytes of a run in order. Goes on after a lost connection where it stopped. */
+  async *history(run: string, options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
+    const { follow = false } = options;
+    let fromSeq = options.fromSeq ?? 0;
+    let failedMs: number | undefined;
+    for (let tries = 1; ; tries++) {
+      try {
+        for await (const chunk of stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow })) {
+          fromSeq += chunk.event.length;
+          tries = 0;
+          failedMs = undefined;
+          yield chunk;
+        }
+        return;
+      } catch (error) {
+        failedMs ??= performance.now();
+        if (!isRetryable(error) || performance.now() - failedMs >= this.channel.retryMs) throw error;
+        const waitMs = backoffMs(Math.max(tries, 1), error.retryAfterMs);
+        await new Promise((resolve) => setTimeout(resolve, waitMs));
+      }
+    }
+  }
+
+  /** Makes code known under the types it declares. Deploying the same code again changes nothing. */
+  deploy(deployment: { readonly code: Uint8Array; readonly types: readonly string[]; readonly namespace?: string }): Promise<DeployReply> {
+    return call(this.channel, clientMethods.deploy, { namespace: this.namespace, ...deployment });
+  }
+
+  deployments(namespace = this.namespace): Promise<ListDeploymentsReply> {
+    return call(this.channel, clientMethods.listDeployments, { namespace });
+  }
+
+  /** A whole blob, checked against its hash. Rejects with `HopError` BLOB_NOT_FOUND or HASH_MISMATCH. */
+  blob(sha256: Uint8Array): Promise<Uint8Array> {
+    return withRetry(this.channel.retryMs, async () => {
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of stream(this.channel, clientMethods.getBlob, { sha256 })) chunks.push(chunk.data);
+      const data = new Uint8Array(Buffer.concat(chunks));
+      const got = Buffer.from(await crypto.subtle.digest("SHA-256", data));
+      if (got.equals(sha256)) return data;
+      throw new HopError(
+        "HASH_MISMATCH",
+        `Cannot take blob ${Buffer.from(sha256).toString("hex")}: its bytes have the hash ${got.toString("hex")}`,
+      );
+    });
+  }
+
+  /**
+   * One request as the wire has it, its payloads as bytes: for programs that carry values without
+   * reading them. `isIdempotent`: sent twice it does nothing that it does not do sent once, so it
+   * may be sent again after a loss.
+   */
+  ask<K extends AskKind>(asked: Ask<K>, isIdempotent: boolean): Promise<Answer<K>> {
+    return this.session.ask<K>(asked, isIdempotent);
+  }
+
+  private readonly fetchBlob = (sha256: Uint8Array) => this.blob(sha256);
+
+  private send(workflow: WorkflowRef, input: unknown, options: StartOptions & { readonly awaitResult: boolean }): Promise<StartReply> {
+    const { instance, contention, deadlineMs, bundle, awaitResult } = options;
+    let { idempotencyKey } = options;
+    // Sent twice, a start must be one start. A made-up name belongs to it alone; where the caller
+    // chose the name, a later start of the same name is told apart by a key.
+    const name = instance ?? (idempotencyKey === undefined ? `wf_${randomName()}` : "");
+    if (instance !== undefined) idempotencyKey ??= `k_${randomName()}`;
+    const value: StartRequestInit = {
+      namespace: this.namespace,
+      type: typeName(workflow),
+      input: toPayload(input),
+      instance: name,
+      contention,
+      idempotencyKey,
+      deadlineMs,
+      awaitResult,
+      bundle,
+    };
+    return this.session.ask<"start">({ kind: "start", value }, true);
+  }
+}

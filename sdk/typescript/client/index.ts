@@ -1,0 +1,18 @@
+/** `@hopskip/client`: start workflows, talk to runs, read their histories. */
+export { type ClientOptions, HopClient, type StartOptions } from "./client.ts";
+export {
+  errorOf,
+  type FailedStatus,
+  HopError,
+  InstanceLiveError,
+  RemoteError,
+  RunNotFoundError,
+  UnavailableError,
+  WorkflowFailedError,
+  WorkflowNotDeployedError,
+} from "./errors.ts";
+export { type Outcome, type StatusName, statusName } from "./outcome.ts";
+export { payloadBytesMax } from "./payload.ts";
+export { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
+export type { Answer, Ask, AskKind } from "./session.ts";
+export type { InputOf, OutputOf, Workflow, WorkflowRef } from "./workflow.ts";

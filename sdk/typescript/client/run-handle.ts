@@ -1,0 +1,91 @@
+/** One run, seen from outside. */
+import type { DescribeReply, HistoryChunk } from "#proto";
+import { completedValue, type Outcome } from "./outcome.ts";
+
+export interface WaitOptions {
+  /** Longest wait in milliseconds; left out: as long as it takes. */
+  readonly waitMs?: number;
+}
+
+export interface HistoryOptions {
+  /** First event wanted. */
+  readonly fromSeq?: number;
+  /** Goes on until the run ends. */
+  readonly follow?: boolean;
+}
+
+/** What a handle asks of its client. */
+export interface RunOperations {
+  outcome(run: string, options: WaitOptions): Promise<Outcome>;
+  signal(run: string, signal: { readonly name: string; readonly value?: unknown; readonly id?: string }): Promise<void>;
+  query(run: string, query: { readonly name: string; readonly input?: unknown }): Promise<unknown>;
+  cancel(run: string, reason: string): Promise<void>;
+  terminate(run: string, reason: string): Promise<void>;
+  resume(run: string, options: { readonly bundle?: Uint8Array; readonly newest?: boolean }): Promise<Uint8Array>;
+  describe(run: string): Promise<DescribeReply>;
+  history(run: string, options: HistoryOptions): AsyncGenerator<HistoryChunk>;
+}
+
+export class RunHandle<Output = unknown> {
+  /** namespace:instance */
+  readonly id: string;
+  /** Generation that a start made or attached to; 0 where the handle was made from an id. */
+  readonly generation: number;
+  /** The start met a run that was there already. */
+  readonly isAttached: boolean;
+  private readonly client: RunOperations;
+
+  constructor(client: RunOperations, run: { readonly id: string; readonly generation?: number; readonly isAttached?: boolean }) {
+    this.client = client;
+    this.id = run.id;
+    this.generation = run.generation ?? 0;
+    this.isAttached = run.isAttached ?? false;
+  }
+
+  /**
+   * Waits for the run's end and returns its value. Throws `WorkflowFailedError` where it did not
+   * complete, `HopError` BUDGET_EXPIRED when `waitMs` are over before.
+   */
+  async result(options: WaitOptions = {}): Promise<Output> {
+    return completedValue(this.id, await this.outcome(options)) as Output;
+  }
+
+  /** Waits like `result`, but tells how the run ended, or that it still runs, without throwing. */
+  outcome(options: WaitOptions = {}): Promise<Outcome> {
+    return this.client.outcome(this.id, options);
+  }
+
+  /** Resolves when the signal is durable. `id`: the same one twice is one signal; left out, one is made. */
+  signal(name: string, value?: unknown, options: { readonly id?: string } = {}): Promise<void> {
+    return this.client.signal(this.id, { name, value, ...options });
+  }
+
+  /** Reads the run's state through a query of its code. */
+  query<Answer = unknown>(name: string, input?: unknown): Promise<Answer> {
+    return this.client.query(this.id, { name, input }) as Promise<Answer>;
+  }
+
+  /** Asks the run to end: its code is told at its next await and may clean up. */
+  cancel(reason = ""): Promise<void> {
+    return this.client.cancel(this.id, reason);
+  }
+
+  /** Ends the run at once; its code is not told. */
+  terminate(reason = ""): Promise<void> {
+    return this.client.terminate(this.id, reason);
+  }
+
+  /** Lets a blocked run go on: on its own bundle, on another, or on the newest of its type. */
+  resume(options: { readonly bundle?: Uint8Array; readonly newest?: boolean } = {}): Promise<Uint8Array> {
+    return this.client.resume(this.id, options);
+  }
+
+  describe(): Promise<DescribeReply> {
+    return this.client.describe(this.id);
+  }
+
+  /** Canonical event bytes in order; the last chunk carries the chain head that they lead to. */
+  history(options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
+    return this.client.history(this.id, options);
+  }
+}

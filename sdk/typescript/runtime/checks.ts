@@ -1,0 +1,58 @@
+/** Arguments of the public calls: what is allowed, and the errors that say so. */
+
+/** UTF-8 bytes of a signal, query or activity name. */
+export const nameBytesMax = 255;
+/** One hundred years of 365.25 days, in milliseconds: the longest timer. */
+export const timerMsMax = Math.ceil(100 * 365.25 * 24 * 3600 * 1000);
+
+/** Throws a `TypeError` unless `name` can name an activity, a signal or a query. */
+export function checkName(what: string, name: unknown): asserts name is string {
+  const problem = nameProblem(name);
+  if (problem !== undefined) throw new TypeError(`${what} name ${problem}`);
+}
+
+function nameProblem(name: unknown): string | undefined {
+  if (typeof name !== "string") return `must be a string, got ${describe(name)}`;
+  if (name === "") return "is empty";
+  if (name.length > nameBytesMax || (name.length > nameBytesMax / 3 && utf8Bytes(name) > nameBytesMax)) {
+    return `is longer than ${nameBytesMax} bytes`;
+  }
+  for (let i = 0; i < name.length; i++) {
+    const code = name.charCodeAt(i);
+    if (code < 0x20 || code === 0x7f) return "holds a control character";
+  }
+  return name.isWellFormed() ? undefined : "is not well-formed Unicode";
+}
+
+/** Bytes of `text` in UTF-8; a lone surrogate counts as the replacement character. */
+export function utf8Bytes(text: string): number {
+  let bytes = text.length;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x80) continue;
+    bytes += code < 0x800 ? 1 : 2;
+    if (code >= 0xd800 && code < 0xdc00 && i + 1 < text.length) {
+      const next = text.charCodeAt(i + 1);
+      // A pair is two units and four bytes.
+      if (next >= 0xdc00 && next < 0xe000) i++;
+    }
+  }
+  return bytes;
+}
+
+/**
+ * A duration as whole milliseconds: rounded up, so that no timer is early, and at least 0.
+ * Throws `TypeError` for what is not a number, `RangeError` for an infinite or too long one.
+ */
+export function checkDuration(what: string, ms: unknown): number {
+  if (typeof ms !== "number" || Number.isNaN(ms)) throw new TypeError(`${what} must be a number of milliseconds, got ${describe(ms)}`);
+  if (!Number.isFinite(ms)) throw new RangeError(`${what} must be finite, got ${ms}`);
+  if (ms > timerMsMax) throw new RangeError(`${what} is ${ms} ms, at most 100 years (${timerMsMax} ms) are allowed`);
+  return ms <= 0 ? 0 : Math.ceil(ms);
+}
+
+export function describe(value: unknown): string {
+  if (value === null) return "null";
+  if (typeof value === "number" || typeof value === "boolean" || value === undefined) return String(value);
+  return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : typeof value;
+}

@@ -1,0 +1,39 @@
+/**
+ * The port between this package and the sandbox that runs it. Not part of the public API.
+ *
+ * A sandbox installs its engine before any workflow code runs. Elsewhere (in a client, in
+ * activity code, in a test of plain functions) the package can be imported and everything but
+ * its errors and types says that it needs a run.
+ */
+import type { ActivityOptions } from "./activity.ts";
+import { DeterminismError } from "./errors.ts";
+import type { WorkflowInfo } from "./info.ts";
+import type { LogLevel } from "./log.ts";
+
+export interface Engine {
+  activity(name: string, input: unknown, options: ActivityOptions | undefined): Promise<unknown>;
+  /** A durable timer; `ms` is a whole number from 0 on. */
+  timer(ms: number): Promise<void>;
+  signal(name: string, timeoutMs: number | undefined): Promise<unknown>;
+  query(name: string, answer: (input: unknown) => unknown): void;
+  nowMs(): number;
+  random(): number;
+  uuid(): string;
+  log(level: LogLevel, parts: readonly unknown[]): void;
+  shield<T>(work: () => T | Promise<T>): Promise<T>;
+  info(): WorkflowInfo;
+}
+
+let installed: Engine | undefined;
+
+/** The sandbox's engine. `what` names the call, for the error outside of a sandbox. */
+export function engine(what: string): Engine {
+  if (installed === undefined) {
+    throw new DeterminismError(`Cannot use ${what} here: it works only inside a workflow, that is in a function given to durable()`);
+  }
+  return installed;
+}
+
+export function install(engine: Engine): void {
+  installed = engine;
+}

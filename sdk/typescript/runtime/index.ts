@@ -1,0 +1,18 @@
+/**
+ * `@hopskip/runtime`: what workflows are written with. It imports nothing and runs wherever a
+ * sandbox installs its engine.
+ */
+export type { Activities, ActivityOptions, RetryOptions } from "./activity.ts";
+export { activities, activity, retryDefaults } from "./activity.ts";
+export { shield } from "./cancellation.ts";
+export type { ActivityErrorFields } from "./errors.ts";
+export { ActivityError, ActivityFailure, CancelledError, DeterminismError, PayloadTooLargeError, TimeoutError } from "./errors.ts";
+export type { WorkflowInfo } from "./info.ts";
+export { workflowInfo } from "./info.ts";
+export type { LogLevel } from "./log.ts";
+export { log } from "./log.ts";
+export { query, signal } from "./message.ts";
+export { random, uuid } from "./random.ts";
+export { now, sleep } from "./time.ts";
+export type { Workflow, WorkflowInput, WorkflowOutput } from "./workflow.ts";
+export { durable } from "./workflow.ts";

@@ -1,0 +1,78 @@
+/** Operations in words, for a person who has to find out where code and history part. */
+import { noBytes, toHex } from "#core/base";
+import { type CommandInit, CommandKind, type FailureInit, type PayloadInit } from "#proto";
+import type { RecordedOp } from "./history.ts";
+
+const excerptChars = 80;
+/** What is shown of equal text in front of the first difference. */
+const leadChars = 20;
+const decoder = new TextDecoder();
+
+export function describeRecorded(op: RecordedOp, other: CommandInit | undefined): string {
+  switch (op.kind) {
+    case "activity":
+      return activity(op.name, payload(op.input, other?.kind === CommandKind.activity ? other.payload : undefined));
+    case "timer":
+      return `a sleep of ${op.durationMs} ms`;
+    case "await-signal":
+      return `a wait for signal ${JSON.stringify(op.name)}`;
+    case "cancel-op":
+      return `the withdrawal of operation ${op.op}`;
+    case "complete":
+      return `the run's end with result ${payload(op.result, other?.kind === CommandKind.complete ? other.payload : undefined)}`;
+    case "fail":
+      return failed(op.failure);
+    case "cancelled":
+      return "the run's end by cancellation";
+  }
+}
+
+export function describeCommand(command: CommandInit, other: RecordedOp): string {
+  switch (command.kind) {
+    case CommandKind.activity:
+      return activity(command.name ?? "", payload(command.payload, other.kind === "activity" ? other.input : undefined));
+    case CommandKind.timer:
+      return `a sleep of ${command.durationMs ?? 0} ms`;
+    case CommandKind.awaitSignal:
+      return `a wait for signal ${JSON.stringify(command.name ?? "")}`;
+    case CommandKind.cancelOp:
+      return `the withdrawal of operation ${command.op ?? 0}`;
+    case CommandKind.complete:
+      return `the run's end with result ${payload(command.payload, other.kind === "complete" ? other.result : undefined)}`;
+    case CommandKind.fail:
+      return failed(command.failure);
+    case CommandKind.cancelled:
+      return "the run's end by cancellation";
+    default:
+      return `an operation of the unknown kind ${command.kind ?? 0}`;
+  }
+}
+
+const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
+const failed = (failure: FailureInit | undefined) =>
+  `the run's failure with ${failure?.type ?? "Error"}: ${clip(failure?.message ?? "", 0)}`;
+
+/** The payload, or the part of it where it begins to differ from `other`. */
+function payload(own: PayloadInit | undefined, other: PayloadInit | undefined): string {
+  const ref = own?.ref;
+  if (ref !== undefined) return `of ${ref.size ?? 0} bytes (SHA-256 ${toHex(ref.sha256 ?? noBytes).slice(0, 12)})`;
+  const data = own?.data ?? noBytes;
+  if (data.length === 0) return "of no bytes";
+  const text = decoder.decode(data);
+  const against = other?.ref === undefined && other?.data !== undefined ? decoder.decode(other.data) : "";
+  return clip(text, against === "" ? 0 : firstDifference(text, against));
+}
+
+function firstDifference(a: string, b: string): number {
+  let at = 0;
+  while (at < a.length && a[at] === b[at]) at++;
+  return at;
+}
+
+/** At most `excerptChars` of `text`, with what is at `at` among them. */
+function clip(text: string, at: number): string {
+  if (text.length <= excerptChars) return text;
+  const from = Math.max(0, Math.min(at - leadChars, text.length - excerptChars));
+  const to = from + excerptChars;
+  return `${from > 0 ? "…" : ""}${text.slice(from, to)}${to < text.length ? "…" : ""}`;
+}

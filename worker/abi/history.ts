@@ -1,0 +1,185 @@
+/**
+ * What a run's events mean for its guest: some are told to it (deliveries), some record what it
+ * asked for (recorded operations), and the rest is between Core and its operators.
+ */
+import { noBytes } from "#core/base";
+import {
+  type ActivityScheduled,
+  type DurableRef,
+  decodeActivityCancelled,
+  decodeActivityCompleted,
+  decodeActivityFailed,
+  decodeActivityScheduled,
+  decodeCancelRequested,
+  decodeEvent,
+  decodeRunCancelled,
+  decodeRunCompleted,
+  decodeRunFailed,
+  decodeRunStarted,
+  decodeSignalAwaited,
+  decodeSignalReceived,
+  decodeTimerFired,
+  decodeTimerStarted,
+  type Event,
+  EventKind,
+  type Failure,
+  fromBytes,
+  type Payload,
+  type RunStarted,
+} from "#proto";
+import type { Delivery } from "../host/guest-host.ts";
+
+/** What the guest asked for at the time, as its history has it. */
+export type RecordedOp = { readonly seq: number } & (
+  | { readonly kind: "activity"; readonly op: number; readonly name: string; readonly input: ActivityScheduled["input"] }
+  | { readonly kind: "timer"; readonly op: number; readonly durationMs: number }
+  | { readonly kind: "await-signal"; readonly op: number; readonly name: string }
+  | { readonly kind: "cancel-op"; readonly op: number }
+  | { readonly kind: "complete"; readonly result: Payload | undefined }
+  | { readonly kind: "fail"; readonly failure: Failure | undefined }
+  | { readonly kind: "cancelled"; readonly reason: string }
+);
+
+/** A payload that is still in storage: `put` sets its bytes where they are wanted. */
+export interface MissingBlob {
+  readonly ref: DurableRef;
+  readonly put: (bytes: Uint8Array) => void;
+}
+
+export interface History {
+  /** Complete once all of `missing` are put. */
+  readonly deliveries: Delivery[];
+  readonly recorded: RecordedOp[];
+  readonly missing: MissingBlob[];
+  /** How many of the deliveries come before the last recorded operation: the guest was told those once. */
+  toldCount: number;
+  /** The first event, where it is among them. */
+  started: RunStarted | undefined;
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** Reads canonical event bytes in log order. Throws `CodecError`. */
+export function readHistory(events: readonly Uint8Array[]): History {
+  const history: History = { deliveries: [], recorded: [], missing: [], toldCount: 0, started: undefined };
+  for (const bytes of events) {
+    const event = fromBytes(decodeEvent, bytes);
+    if (!addDelivery(history, event)) addRecorded(history, event);
+  }
+  return history;
+}
+
+function addDelivery(history: History, event: Event): boolean {
+  const nowMs = event.timeMs;
+  const body = event.payload;
+  switch (event.kind) {
+    case EventKind.runStarted: {
+      const started = fromBytes(decodeRunStarted, body);
+      history.started = started;
+      const delivery = { kind: "start" as const, nowMs, input: noBytes as Uint8Array };
+      take(history, started.input, (input) => {
+        delivery.input = input;
+      });
+      history.deliveries.push(delivery);
+      return true;
+    }
+    case EventKind.activityCompleted: {
+      const { op, result } = fromBytes(decodeActivityCompleted, body);
+      resolve(history, nowMs, op, result);
+      return true;
+    }
+    case EventKind.timerFired:
+      resolve(history, nowMs, fromBytes(decodeTimerFired, body).op, undefined);
+      return true;
+    case EventKind.activityFailed: {
+      const { op, attempt, failure } = fromBytes(decodeActivityFailed, body);
+      history.deliveries.push({ kind: "reject", nowMs, op, failure: failure ?? {}, attempts: attempt });
+      takeDetails(history, failure);
+      return true;
+    }
+    case EventKind.signalReceived: {
+      const { name, payload } = fromBytes(decodeSignalReceived, body);
+      const delivery = { kind: "signal" as const, nowMs, name, value: noBytes as Uint8Array };
+      take(history, payload, (value) => {
+        delivery.value = value;
+      });
+      history.deliveries.push(delivery);
+      return true;
+    }
+    case EventKind.cancelRequested:
+      history.deliveries.push({ kind: "cancel", nowMs, reason: fromBytes(decodeCancelRequested, body).reason });
+      return true;
+    default:
+      return false;
+  }
+}
+
+function resolve(history: History, nowMs: number, op: number, payload: Payload | undefined): void {
+  const delivery = { kind: "resolve" as const, nowMs, op, value: noBytes as Uint8Array };
+  take(history, payload, (value) => {
+    delivery.value = value;
+  });
+  history.deliveries.push(delivery);
+}
+
+/** Puts the payload's bytes now, or notes that they have to be fetched. */
+function take(history: History, payload: Payload | undefined, put: (bytes: Uint8Array) => void): void {
+  if (payload === undefined) return;
+  if (payload.ref === undefined) put(payload.data);
+  else history.missing.push({ ref: payload.ref, put });
+}
+
+function takeDetails(history: History, failure: Failure | undefined): void {
+  for (let at = failure; at !== undefined; at = at.cause) {
+    const details: Mutable<Payload> | undefined = at.details;
+    if (details?.ref === undefined) continue;
+    take(history, details, (bytes) => {
+      details.data = bytes;
+      details.ref = undefined;
+    });
+  }
+}
+
+function addRecorded(history: History, event: Event): void {
+  const op = recordedOp(event);
+  if (op === undefined) return;
+  history.recorded.push(op);
+  history.toldCount = history.deliveries.length;
+}
+
+/** Marks the first deliveries as repetitions, so that the guest does not write its log lines again. */
+export function markReplay(history: History, count: number): void {
+  for (const delivery of history.deliveries.slice(0, count) as { replay?: boolean }[]) delivery.replay = true;
+}
+
+/** Undefined for events that the guest neither asked for nor is told, those of later versions included. */
+function recordedOp(event: Event): RecordedOp | undefined {
+  const { seq, payload: body } = event;
+  switch (event.kind) {
+    case EventKind.activityScheduled: {
+      const { op, name, input } = fromBytes(decodeActivityScheduled, body);
+      return { seq, kind: "activity", op, name, input };
+    }
+    case EventKind.timerStarted: {
+      const { op, durationMs } = fromBytes(decodeTimerStarted, body);
+      return { seq, kind: "timer", op, durationMs };
+    }
+    case EventKind.signalAwaited: {
+      const { op, name } = fromBytes(decodeSignalAwaited, body);
+      return { seq, kind: "await-signal", op, name };
+    }
+    // The three that withdraw an operation have one shape.
+    case EventKind.activityCancelled:
+    case EventKind.timerCancelled:
+    case EventKind.signalWaitCancelled:
+      return { seq, kind: "cancel-op", op: fromBytes(decodeActivityCancelled, body).op };
+    case EventKind.runCompleted:
+      return { seq, kind: "complete", result: fromBytes(decodeRunCompleted, body).result };
+    case EventKind.runFailed:
+      return { seq, kind: "fail", failure: fromBytes(decodeRunFailed, body).failure };
+    case EventKind.runCancelled:
+      return { seq, kind: "cancelled", reason: fromBytes(decodeRunCancelled, body).reason };
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * Holds what a guest asks for, while it is rebuilt, against what its history says it asked for.
+ *
+ * Operations must agree in order, kind, name and arguments. Withdrawals are looked at leniently:
+ * they are recorded only where the operation was still open. What lies beyond the recorded
+ * operations is new, and is what the run goes on with.
+ */
+import { bytesEqual, noBytes } from "#core/base";
+import { type CommandInit, CommandKind, type PayloadInit } from "#proto";
+import { describeCommand, describeRecorded } from "./describe.ts";
+import type { RecordedOp } from "./history.ts";
+
+type Asked = Exclude<RecordedOp, { readonly kind: "cancel-op" }>;
+
+export class ReplayCheck {
+  /** What the guest asked for beyond its history, in order. */
+  readonly fresh: CommandInit[] = [];
+  private readonly asked: Asked[];
+  private readonly withdrawn = new Set<number>();
+  private readonly bundle: string;
+  private next = 0;
+
+  /** `bundle` is the hex SHA-256 of the code, for the report. */
+  constructor(recorded: readonly RecordedOp[], bundle: string) {
+    this.asked = recorded.filter((op): op is Asked => op.kind !== "cancel-op");
+    for (const op of recorded) if (op.kind === "cancel-op") this.withdrawn.add(op.op);
+    this.bundle = bundle;
+  }
+
+  /** Takes the guest's next commands. Returns what is wrong, for a person to read, or undefined. */
+  take(commands: readonly CommandInit[]): string | undefined {
+    for (const command of commands) {
+      const problem = command.kind === CommandKind.cancelOp ? this.withdraw(command) : this.match(command);
+      if (problem !== undefined) return problem;
+    }
+    return undefined;
+  }
+
+  /** To be called when the whole history was delivered: nothing recorded may be left over. */
+  finish(): string | undefined {
+    const left = this.asked[this.next];
+    // A run's end may be Core's own decision, which its code knows nothing of.
+    if (left === undefined || isEnd(left)) return undefined;
+    return this.problem(left, undefined);
+  }
+
+  private withdraw(command: CommandInit): undefined {
+    if (!this.withdrawn.delete(command.op ?? 0)) this.fresh.push(command);
+  }
+
+  private match(command: CommandInit): string | undefined {
+    const recorded = this.asked[this.next];
+    if (recorded === undefined) {
+      this.fresh.push(command);
+      return undefined;
+    }
+    this.next++;
+    return agree(recorded, command) ? undefined : this.problem(recorded, command);
+  }
+
+  private problem(recorded: Asked, command: CommandInit | undefined): string {
+    const op = "op" in recorded ? recorded.op : (command?.op ?? 0);
+    const where = op > 0 ? `Operation ${op} diverged` : "The end of the run diverged";
+    const had = describeRecorded(recorded, command);
+    const got = command === undefined ? "asked for nothing more" : `asked for ${describeCommand(command, recorded)}`;
+    return (
+      `${where}: history (event ${recorded.seq}) has ${had}, the code ${got} (bundle ${this.bundle.slice(0, 12)}). ` +
+      "Deploy code that asks for the recorded operations in their order and retry the run on it, or retry it on the bundle it ran on"
+    );
+  }
+}
+
+function isEnd(op: Asked): boolean {
+  return op.kind === "complete" || op.kind === "fail" || op.kind === "cancelled";
+}
+
+function agree(recorded: Asked, command: CommandInit): boolean {
+  switch (recorded.kind) {
+    case "activity":
+      return (
+        command.kind === CommandKind.activity &&
+        command.op === recorded.op &&
+        command.name === recorded.name &&
+        samePayload(recorded.input, command.payload)
+      );
+    case "timer":
+      return command.kind === CommandKind.timer && command.op === recorded.op && (command.durationMs ?? 0) === recorded.durationMs;
+    case "await-signal":
+      return command.kind === CommandKind.awaitSignal && command.op === recorded.op && command.name === recorded.name;
+    case "complete":
+      return command.kind === CommandKind.complete && samePayload(recorded.result, command.payload);
+    case "fail":
+      // Stacks name places in code, which may have moved.
+      return (
+        command.kind === CommandKind.fail &&
+        (command.failure?.type ?? "") === (recorded.failure?.type ?? "") &&
+        (command.failure?.message ?? "") === (recorded.failure?.message ?? "")
+      );
+    case "cancelled":
+      return command.kind === CommandKind.cancelled;
+  }
+}
+
+/** Large payloads are recorded by their hash. */
+function samePayload(recorded: PayloadInit | undefined, payload: PayloadInit | undefined): boolean {
+  const data = payload?.data ?? noBytes;
+  const ref = recorded?.ref;
+  if (ref === undefined) return bytesEqual(recorded?.data ?? noBytes, data);
+  if ((ref.size ?? 0) !== data.length) return false;
+  return bytesEqual(ref.sha256 ?? noBytes, new Bun.CryptoHasher("sha256").update(data).digest());
+}

@@ -1,0 +1,42 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { activitiesOf, loadActivities } from "./activity-module.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "hop-activities-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function file(name: string, code: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, code);
+  return path;
+}
+
+test("loadActivities() takes each exported function by its exported name", async () => {
+  const path = file(
+    "good.ts",
+    `const hidden = (n: number): number => n + 1;
+     export async function charge(n: number): Promise<number> { return hidden(n); }
+     export const ship = (to: string) => to;
+     export { hidden as add };
+     export const rate = 5;
+     export class CardError extends Error {}
+     export default function ignored() {}`,
+  );
+  const activities = await loadActivities(path);
+  expect(Object.keys(activities).sort()).toEqual(["add", "charge", "ship"]);
+  expect(await activities.charge?.(1, {} as never)).toBe(2);
+});
+
+test("loadActivities() names the file that it could not load, and why", async () => {
+  const broken = file("broken.ts", "throw new Error('no database');");
+  await expect(loadActivities(broken)).rejects.toThrow(`Cannot load activities from ${broken}: no database`);
+  const missing = join(folder, "missing.ts");
+  await expect(loadActivities(missing)).rejects.toThrow(`Cannot load activities from ${missing}: `);
+  await expect(loadActivities("relative.ts")).rejects.toThrow("want an absolute path");
+});
+
+test("activitiesOf() leaves out what is no function", () => {
+  expect(Object.keys(activitiesOf({ a: () => 1, b: 2, c: class {}, d: null, default: () => 1 }))).toEqual(["a"]);
+});

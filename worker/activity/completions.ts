@@ -1,0 +1,89 @@
+/**
+ * Results whose fate is not known: sent on a stream that may have been lost with them.
+ *
+ * A server that died or was cut off before it recorded a result would have the activity executed
+ * again. So results are kept for a while after they were sent; on a new stream they are sent
+ * once more, and another delivery of the same attempt is answered with them.
+ */
+import type { TaskDoneInit, TaskToken, TaskTokenInit } from "#proto";
+
+/** Names one attempt, whatever its delivery. */
+export function attemptKey(token: TaskTokenInit): string {
+  return `${token.run}/${token.generation}.${token.op}.${token.attempt}`;
+}
+
+interface Kept {
+  done: TaskDoneInit;
+  /** Undefined: there was no stream to send it on. */
+  sentMs: number | undefined;
+  readonly bytes: number;
+}
+
+export interface CompletionBounds {
+  readonly keptMsMax: number;
+  readonly countMax: number;
+  readonly bytesMax: number;
+}
+
+/** A commit takes well below these 15 s; beyond the other bounds the oldest are forgotten first. */
+export const completionBounds: CompletionBounds = { keptMsMax: 15_000, countMax: 4096, bytesMax: 64 << 20 };
+
+export class Completions {
+  private readonly bounds: CompletionBounds;
+  private readonly kept = new Map<string, Kept>();
+  private bytes = 0;
+
+  constructor(bounds: CompletionBounds = completionBounds) {
+    this.bounds = bounds;
+  }
+
+  add(done: TaskDoneInit, sentMs: number | undefined, nowMs: number): void {
+    const key = attemptKey(done.token ?? {});
+    this.remove(key);
+    const bytes = 200 + (done.result?.data?.length ?? 0);
+    this.kept.set(key, { done, sentMs, bytes });
+    this.bytes += bytes;
+    this.forget(nowMs);
+  }
+
+  /** The result of an attempt that is delivered again, now under the new token. */
+  again(token: TaskToken, nowMs: number): TaskDoneInit | undefined {
+    this.forget(nowMs);
+    const kept = this.kept.get(attemptKey(token));
+    if (kept === undefined) return undefined;
+    kept.done = { ...kept.done, token };
+    return kept.done;
+  }
+
+  tokens(nowMs: number): TaskTokenInit[] {
+    this.forget(nowMs);
+    return [...this.kept.values()].map((kept) => kept.done.token ?? {});
+  }
+
+  /** All that is kept, to be sent on a new stream. */
+  resend(nowMs: number): TaskDoneInit[] {
+    const all = [...this.kept.values()];
+    for (const kept of all) kept.sentMs = nowMs;
+    return all.map((kept) => kept.done);
+  }
+
+  get hasUnsent(): boolean {
+    for (const kept of this.kept.values()) if (kept.sentMs === undefined) return true;
+    return false;
+  }
+
+  /** What was never sent stays, as it can't be many: no task comes without a stream. */
+  private forget(nowMs: number): void {
+    for (const [key, { sentMs }] of this.kept) {
+      const isOver = this.kept.size > this.bounds.countMax || this.bytes > this.bounds.bytesMax;
+      if (sentMs === undefined) continue;
+      if (!isOver && nowMs - sentMs <= this.bounds.keptMsMax) return;
+      this.remove(key);
+    }
+  }
+
+  private remove(key: string): void {
+    this.bytes -= this.kept.get(key)?.bytes ?? 0;
+    this.kept.delete(key);
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * The engine behind `@hopskip/runtime`: operations are numbered from 1 in the order of their
+ * calls, written as records, and settled by later deliveries.
+ */
+import type { ActivityOptions, LogLevel, WorkflowInfo } from "#sdk/runtime";
+import { CancelledError, DeterminismError, retryDefaults, TimeoutError } from "#sdk/runtime";
+import type { Engine } from "#sdk/runtime/engine";
+import type { WireOptions } from "../protocol.ts";
+import { fieldEnd, record, recordEnd } from "../protocol.ts";
+import { isShielded, withShield } from "./context.ts";
+import { locate } from "./failure.ts";
+import { writeLog } from "./log.ts";
+import { toJson } from "./payload.ts";
+import { nextRandom, nextUuid } from "./random.ts";
+import type { Pending, PendingKind, Run } from "./run.ts";
+import { changingRun, readingRun } from "./run.ts";
+
+const pendingMax = 10_000;
+const activationBytesMax = 48 * 1024 * 1024;
+const defaultOptions = optionsText(undefined);
+
+export const engine: Engine = {
+  activity(name, input, options) {
+    const run = actingRun("activity()");
+    const json = toJson(input, `Input of activity "${name}"`);
+    const refused = takeCancellation(run);
+    if (refused !== undefined) return refused;
+    const op = nextOp(run, json.length);
+    const settings = options === undefined ? defaultOptions : optionsText(options);
+    run.out += record.activity + fieldEnd + op + fieldEnd + name + fieldEnd + settings + fieldEnd + json + recordEnd;
+    return pend(run, op, "activity", name, engine.activity);
+  },
+
+  timer(ms) {
+    const run = actingRun("sleep()");
+    return takeCancellation(run) ?? (startTimer(run, ms, "timer", engine.timer) as Promise<void>);
+  },
+
+  signal(name, timeoutMs) {
+    const run = actingRun("signal()");
+    const refused = takeCancellation(run);
+    if (refused !== undefined) return refused;
+    const op = nextOp(run, 0);
+    run.emit(record.awaitSignal, op, name);
+    const early = takeBuffered(run, name);
+    if (early !== undefined) return Promise.resolve(early.value);
+    const waited = pend(run, op, "signal", name, engine.signal);
+    queueOf(run.waiting, name).push(run.pending.get(op)!);
+    return timeoutMs === undefined ? waited : withTimeout(run, op, waited, timeoutMs);
+  },
+
+  query(name, answer) {
+    // Allowed at module level too: it is no operation.
+    changingRun("query()").queries.set(name, answer);
+  },
+
+  nowMs: () => readingRun("now()").nowMs,
+  random: () => nextRandom(changingRun("random()")),
+  uuid: () => nextUuid(changingRun("uuid()")),
+  log: (level: LogLevel, parts) => writeLog(readingRun("log"), level, parts),
+  shield: async (work) => withShield(work),
+
+  info(): WorkflowInfo {
+    const run = readingRun("workflowInfo()");
+    const colon = run.name.indexOf(":");
+    return Object.freeze({
+      run: run.name,
+      namespace: run.name.slice(0, colon),
+      instance: run.name.slice(colon + 1),
+      generation: run.generation,
+      type: run.type,
+      bundle: run.bundle,
+      startedMs: run.startedMs,
+    });
+  },
+};
+
+/** The run that issues an operation by `what`. */
+export function actingRun(what: string): Run {
+  const run = changingRun(what);
+  if (run.loading) throw new DeterminismError(`Cannot use ${what} at module level: call it inside a function given to durable()`);
+  return run;
+}
+
+export function startTimer(run: Run, ms: number, kind: PendingKind, caller: unknown): Promise<unknown> {
+  const op = nextOp(run, 0);
+  run.emit(record.timer, op, ms);
+  return pend(run, op, kind, "", caller);
+}
+
+/** Withdraws an operation; it then never settles. */
+export function withdraw(run: Run, op: number): void {
+  const pending = run.pending.get(op);
+  if (pending === undefined) return;
+  run.pending.delete(op);
+  if (pending.kind === "signal") leaveQueue(run, pending);
+  if (!run.ended) run.emit(record.cancelOp, op);
+}
+
+export function leaveQueue(run: Run, pending: Pending): void {
+  const queue = run.waiting.get(pending.name);
+  if (queue === undefined) return;
+  queue.splice(queue.indexOf(pending), 1);
+  if (queue.length === 0) run.waiting.delete(pending.name);
+}
+
+export function queueOf<T>(queues: Map<string, T[]>, name: string): T[] {
+  let queue = queues.get(name);
+  if (queue === undefined) {
+    queue = [];
+    queues.set(name, queue);
+  }
+  return queue;
+}
+
+function nextOp(run: Run, bytes: number): number {
+  if (run.pending.size >= pendingMax) {
+    throw new RangeError(`Too many operations are open in this run: at most ${pendingMax} are allowed, wait for some before starting more`);
+  }
+  if (run.out.length + bytes > activationBytesMax) {
+    throw new RangeError(`What the run asks for at one time is above ${activationBytesMax} bytes: wait for some operations before starting more`);
+  }
+  run.ops += 1;
+  return run.ops;
+}
+
+function pend(run: Run, op: number, kind: PendingKind, name: string, caller: unknown): Promise<unknown> {
+  // The run has ended, and what its last branches still ask for is of no interest to anyone.
+  if (run.ended) return new Promise(() => {});
+  const trace = {};
+  Error.captureStackTrace(trace, caller as never);
+  return new Promise((resolve, reject) => {
+    run.pending.set(op, { op, kind, name, shielded: isShielded(), resolve, reject, trace });
+  });
+}
+
+/** The rejection of an operation that meets a waiting cancellation. */
+function takeCancellation(run: Run): Promise<never> | undefined {
+  if (!run.cancelWaits || isShielded()) return undefined;
+  run.cancelWaits = false;
+  return Promise.reject(new CancelledError(run.cancelReason));
+}
+
+function takeBuffered(run: Run, name: string): { readonly value: unknown } | undefined {
+  const queue = run.buffered.get(name);
+  if (queue === undefined) return undefined;
+  const value = queue.shift();
+  if (queue.length === 0) run.buffered.delete(name);
+  return { value };
+}
+
+function withTimeout(run: Run, op: number, waited: Promise<unknown>, timeoutMs: number): Promise<unknown> {
+  const wait = run.pending.get(op)!;
+  const timer = run.ops + 1;
+  startTimer(run, timeoutMs, "timeout", engine.signal).then(
+    () => {
+      if (!run.pending.has(op)) return;
+      withdraw(run, op);
+      const error = new TimeoutError(`No signal "${wait.name}" came within ${timeoutMs} ms`);
+      locate(error, wait.trace);
+      wait.reject(error);
+    },
+    () => {}, // cancelled together with the wait
+  );
+  return waited.then((value) => {
+    withdraw(run, timer);
+    return value;
+  });
+}
+
+function optionsText(options: ActivityOptions | undefined): string {
+  const retry = { ...retryDefaults, ...options?.retry };
+  const fields: WireOptions = [
+    retry.attempts,
+    Math.ceil(retry.initialMs),
+    Math.ceil(retry.maxMs),
+    Math.round(retry.backoff * 1000),
+    Math.round(retry.jitter * 1000),
+    Math.ceil(options?.startToCloseMs ?? 0),
+    Math.ceil(options?.scheduleToCloseMs ?? 0),
+    Math.ceil(options?.heartbeatMs ?? 0),
+    options?.retry?.nonRetryable ?? [],
+    options?.idempotencyKey ?? "",
+  ];
+  return JSON.stringify(fields);
+}

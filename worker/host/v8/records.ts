@@ -1,0 +1,181 @@
+/** Records of the guest kernel, read into commands, log lines and answers. */
+import type { ActivityOptionsInit, CommandInit, FailureInit } from "#proto";
+import { CommandKind } from "#proto";
+import { InvariantError } from "#core/base";
+import type { QueryResult } from "../guest-host.ts";
+import type { WireFailure, WireOptions } from "./protocol.ts";
+import { record } from "./protocol.ts";
+
+const fieldByte = 0x1f;
+const recordByte = 0x1e;
+const encoder = new TextEncoder();
+
+export interface Records {
+  readonly commands: CommandInit[];
+  readonly logs: { readonly level: string; readonly message: string }[];
+  /** Why the code can't be run; undefined when it can. */
+  broken: string | undefined;
+  answer: QueryResult | undefined;
+  /** A query made the run act: it must not be used any more. */
+  spoiled: boolean;
+}
+
+/** Reads all records in `bytes`. Payloads in the result are views of it. */
+export function readRecords(bytes: Buffer): Records {
+  const records: Records = { commands: [], logs: [], broken: undefined, answer: undefined, spoiled: false };
+  const cursor = new Cursor(bytes);
+  while (cursor.more()) readRecord(cursor, records);
+  return records;
+}
+
+function readRecord(cursor: Cursor, into: Records): void {
+  const tag = cursor.text();
+  switch (tag) {
+    case record.activity: {
+      const op = cursor.number();
+      const name = cursor.text();
+      const options = optionsOf(cursor.text());
+      into.commands.push({ kind: CommandKind.activity, op, name, options, payload: cursor.payload() });
+      break;
+    }
+    case record.timer:
+      into.commands.push({ kind: CommandKind.timer, op: cursor.number(), durationMs: cursor.number() });
+      break;
+    case record.awaitSignal:
+      into.commands.push({ kind: CommandKind.awaitSignal, op: cursor.number(), name: cursor.text() });
+      break;
+    case record.cancelOp:
+      into.commands.push({ kind: CommandKind.cancelOp, op: cursor.number() });
+      break;
+    case record.complete:
+      into.commands.push({ kind: CommandKind.complete, payload: cursor.payload() });
+      break;
+    case record.fail:
+      into.commands.push({ kind: CommandKind.fail, failure: failureOf(cursor.json() as WireFailure) });
+      break;
+    case record.cancelled:
+      into.commands.push({ kind: CommandKind.cancelled });
+      break;
+    case record.log:
+      into.logs.push({ level: cursor.text(), message: cursor.json() as string });
+      break;
+    default:
+      readAnswer(tag, cursor, into);
+  }
+  cursor.endRecord();
+}
+
+function readAnswer(tag: string, cursor: Cursor, into: Records): void {
+  switch (tag) {
+    case record.broken:
+      into.broken = cursor.json() as string;
+      break;
+    case record.answer:
+      into.answer = { kind: "ok", value: cursor.bytes() };
+      break;
+    case record.answerFailed:
+      into.answer = { kind: "failed", failure: failureOf(cursor.json() as WireFailure) };
+      break;
+    case record.answerMissing:
+      into.answer = { kind: "not-found", declared: cursor.json() as string[] };
+      break;
+    case record.spoiled:
+      into.spoiled = true;
+      break;
+    default:
+      throw new InvariantError(`The guest kernel sent a record of unknown kind ${JSON.stringify(tag)}`);
+  }
+}
+
+/** Walks over fields, which end in one of the two separators. */
+class Cursor {
+  readonly #bytes: Buffer;
+  #at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  more(): boolean {
+    return this.#at < this.#bytes.length;
+  }
+
+  /** The next field, without what ends it. */
+  bytes(): Buffer {
+    const begin = this.#skipSeparator();
+    let end = begin;
+    const bytes = this.#bytes;
+    while (end < bytes.length && bytes[end] !== fieldByte && bytes[end] !== recordByte) {
+      // A long payload is searched natively.
+      if (end - begin === 64) {
+        end = this.#find(end);
+        break;
+      }
+      end++;
+    }
+    this.#at = end;
+    return bytes.subarray(begin, end);
+  }
+
+  text(): string {
+    return this.bytes().toString("utf8");
+  }
+
+  number(): number {
+    return Number(this.text());
+  }
+
+  json(): unknown {
+    return JSON.parse(this.text());
+  }
+
+  payload(): { data: Uint8Array } {
+    return { data: this.bytes() };
+  }
+
+  endRecord(): void {
+    if (this.#bytes[this.#at] !== recordByte) throw new InvariantError("The guest kernel sent a record with too many fields");
+    this.#at++;
+  }
+
+  #skipSeparator(): number {
+    return this.#bytes[this.#at] === fieldByte ? this.#at + 1 : this.#at;
+  }
+
+  #find(from: number): number {
+    const end = this.#bytes.indexOf(recordByte, from);
+    const recordEnd = end < 0 ? this.#bytes.length : end;
+    const field = this.#bytes.subarray(from, recordEnd).indexOf(fieldByte);
+    return field < 0 ? recordEnd : from + field;
+  }
+}
+
+const knownOptions = new Map<string, ActivityOptionsInit>();
+const knownOptionsMax = 256;
+
+/** Most calls share a few sets of options: each is read once. */
+function optionsOf(text: string): ActivityOptionsInit {
+  const known = knownOptions.get(text);
+  if (known !== undefined) return known;
+  const [attemptsMax, initialMs, intervalMsMax, backoffMilli, jitterMilli, start, schedule, heartbeatMs, nonRetryable, idempotencyKey] = JSON.parse(
+    text,
+  ) as WireOptions;
+  const options: ActivityOptionsInit = {
+    retry: { attemptsMax, initialMs, intervalMsMax, backoffMilli, jitterMilli, nonRetryable: [...nonRetryable] },
+    startToCloseMs: start,
+    scheduleToCloseMs: schedule,
+    heartbeatMs,
+    idempotencyKey,
+  };
+  if (idempotencyKey === "" && knownOptions.size < knownOptionsMax) knownOptions.set(text, options);
+  return options;
+}
+
+function failureOf(wire: WireFailure): FailureInit {
+  const failure: FailureInit = { type: wire.type, message: wire.message };
+  if (wire.stack !== undefined) failure.stack = wire.stack;
+  if (wire.details !== undefined) failure.details = { data: encoder.encode(wire.details) };
+  if (wire.nonRetryable === true) failure.nonRetryable = true;
+  if (wire.cause !== undefined) failure.cause = failureOf(wire.cause);
+  return failure;
+}
