@@ -1,0 +1,5 @@
+/** A Core node: storage, shards, services. */
+export type { NodeConfig } from "./config.ts";
+export { createLogger, type Fields, type Level, type Logger, type LoggerOptions, noLogger } from "./observe/logger.ts";
+export { type IdentitySource, localIdentity } from "./service/identity.ts";
+export { type RunningNode, startNode } from "./start.ts";

@@ -1,0 +1,184 @@
+/**
+ * Client requests on their way to a shard: checked, their payloads admitted, routed, and their
+ * replies turned into messages. Unary calls and sessions share it.
+ */
+import type { Reply, RunId } from "#core/base";
+import { HopError, runPartition, unreachable } from "#core/base";
+import type { Command } from "#core/shard";
+import type { ClientItem, Identity, ReplyItemInit, ResumeRequest, TerminateRequest } from "#proto";
+import type { Router } from "../router.ts";
+import { after } from "./long-timer.ts";
+import type { PayloadEdge } from "./payloads.ts";
+import { asHopError, toDetail } from "./status.ts";
+import { checkCancel, checkQuery, checkResult, checkResume, checkSignal, checkStart, checkTerminate } from "./validate.ts";
+
+/** Who asks, and the shard-map epoch it routed by (0: it keeps no map). */
+export interface Caller {
+  readonly identity: Identity;
+  readonly epoch: number;
+}
+
+/** What the edge has to know of deployments. */
+export interface Deployments {
+  /** Newest bundle of a type. */
+  newest(namespace: string, type: string): Uint8Array | undefined;
+  /** Types deployed in a namespace, in alphabetical order. */
+  types(namespace: string): string[];
+}
+
+/** A checked request. `ready` is undefined where nothing has to be stored first. */
+export interface Prepared {
+  readonly command: Command;
+  readonly ready: Promise<void> | undefined;
+  /** Longest wait for a result in milliseconds; 0 = as long as it takes. */
+  readonly waitMs: number;
+}
+
+/** A request by kind, as a session carries it; termination comes call by call only. */
+type Asked =
+  | (ClientItem extends infer Item
+      ? Item extends { kind: infer Kind; value: infer Value }
+        ? { readonly kind: Kind; readonly value: Value }
+        : never
+      : never)
+  | { readonly kind: "terminate"; readonly value: TerminateRequest };
+
+const typesShownMax = 10;
+
+export class Calls {
+  private readonly router: Router;
+  private readonly edge: PayloadEdge;
+  private readonly deployments: Deployments;
+
+  constructor(parts: { readonly router: Router; readonly edge: PayloadEdge; readonly deployments: Deployments }) {
+    this.router = parts.router;
+    this.edge = parts.edge;
+    this.deployments = parts.deployments;
+  }
+
+  /** Throws `HopError` where the request is refused at once. */
+  prepare(item: Asked): Prepared {
+    switch (item.kind) {
+      case "start":
+        return this.prepareStart(checkStart(item.value));
+      case "signal": {
+        const command = checkSignal(item.value);
+        return { command, ready: this.edge.admit([command.payload]), waitMs: 0 };
+      }
+      case "query": {
+        const command = checkQuery(item.value);
+        this.edge.checkPassing(command.input);
+        return { command, ready: undefined, waitMs: 0 };
+      }
+      case "result":
+        return { command: checkResult(item.value), ready: undefined, waitMs: item.value.waitMs };
+      case "cancel":
+        return { command: checkCancel(item.value), ready: undefined, waitMs: 0 };
+      case "terminate":
+        return { command: checkTerminate(item.value), ready: undefined, waitMs: 0 };
+      default:
+        return unreachable(item);
+    }
+  }
+
+  private prepareStart(draft: ReturnType<typeof checkStart>): Prepared {
+    const isPinned = draft.bundle.length > 0;
+    const bundle = isPinned ? draft.bundle : this.newest(draft.namespace, draft.type, `Cannot start ${draft.run}`);
+    const command = { ...draft, bundle };
+    const admitted = this.edge.admit([draft.input]);
+    const known = isPinned ? this.edge.requireBlob(bundle, `Cannot start ${draft.run} on the bundle it names`) : undefined;
+    const ready = admitted === undefined ? known : Promise.all([admitted, known]).then(() => {});
+    return { command, ready, waitMs: 0 };
+  }
+
+  /** Chooses the bundle that a blocked run goes on with. */
+  prepareResume(m: ResumeRequest): Prepared {
+    const command = checkResume(m);
+    if (command.bundle.length > 0) {
+      const ready = this.edge.requireBlob(command.bundle, `Cannot resume ${command.run} on the bundle it names`);
+      return { command, ready, waitMs: 0 };
+    }
+    const summary = this.router.route(runPartition(command.run)).describe(runPartition(command.run))?.summary;
+    if (summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot resume ${command.run}: there is no such run`);
+    const namespace = command.run.slice(0, command.run.indexOf(":"));
+    const bundle = m.newest ? this.newest(namespace, summary.type, `Cannot resume ${command.run}`) : summary.bundle;
+    return { command: { ...command, bundle }, ready: undefined, waitMs: 0 };
+  }
+
+  private newest(namespace: string, type: string, doing: string): Uint8Array {
+    const bundle = this.deployments.newest(namespace, type);
+    if (bundle !== undefined) return bundle;
+    throw new HopError("WORKFLOW_NOT_DEPLOYED", `${doing}: ${this.missing(namespace, type)}`);
+  }
+
+  private missing(namespace: string, type: string): string {
+    const types = this.deployments.types(namespace);
+    const more = types.length > typesShownMax ? ` and ${types.length - typesShownMax} more` : "";
+    const known = types.length === 0 ? "nothing is deployed there" : `deployed are ${types.slice(0, typesShownMax).join(", ")}${more}`;
+    return `workflow ${JSON.stringify(type)} is not deployed in namespace ${namespace}, ${known}; deploy it with \`hop deploy FILE\` or \`hop dev FILE\``;
+  }
+
+  /**
+   * Hands the command to its shard. `done` is called exactly once, perhaps before this returns,
+   * unless the returned function is called first: then the caller no longer waits.
+   */
+  issue(caller: Caller, prepared: Prepared, done: (reply: Reply) => void): () => void {
+    const { command, waitMs } = prepared;
+    const port = this.router.route(runPartition(command.run), caller.epoch);
+    let isAnswered = false;
+    let stopTimer = () => {};
+    const request = port.command(caller.identity, command, (reply) => {
+      isAnswered = true;
+      stopTimer();
+      done(reply);
+    });
+    if (waitMs > 0 && !isAnswered) {
+      stopTimer = after(waitMs, () => {
+        port.forget(request);
+        done(this.present(command.run));
+      });
+    }
+    return () => {
+      stopTimer();
+      port.forget(request);
+    };
+  }
+
+  /** How a run stands, as the answer to a wait that is over before the run is. */
+  private present(run: RunId): Reply {
+    const summary = this.router.route(runPartition(run)).describe(runPartition(run))?.summary;
+    if (summary === undefined)
+      return { kind: "rejected", rejection: { reject: "RUN_NOT_FOUND", message: `Cannot wait for ${run}: there is no such run` } };
+    return { kind: "outcome", outcome: { status: summary.status, result: undefined, failure: undefined }, generation: summary.generation };
+  }
+}
+
+/** The reply item of a session; unary calls take its value. */
+export function replyItem(request: number, reply: Reply): ReplyItemInit {
+  switch (reply.kind) {
+    case "started":
+      return {
+        request,
+        kind: "start",
+        value: { run: reply.run, generation: reply.generation, attached: reply.attached, outcome: reply.outcome },
+      };
+    case "signalled":
+      return { request, kind: "signal", value: { seq: reply.seq } };
+    case "outcome":
+      return { request, kind: "result", value: { outcome: reply.outcome, generation: reply.generation } };
+    case "queried":
+      return { request, kind: "query", value: { result: reply.result } };
+    case "done":
+      return { request, kind: "cancel", value: {} };
+    case "rejected":
+      return { request, kind: "error", value: toDetail(reply.rejection) };
+    case "resumed":
+      return errorItem(request, new HopError("INTERNAL", "A session has no request that resumes a run"));
+    default:
+      return unreachable(reply);
+  }
+}
+
+export function errorItem(request: number, error: unknown): ReplyItemInit {
+  return { request, kind: "error", value: toDetail(asHopError(error)) };
+}

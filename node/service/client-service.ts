@@ -1,0 +1,219 @@
+/**
+ * WorkflowClient: what people and programs call. Each method checks, routes, and translates;
+ * decisions are Core's.
+ */
+import type { Server } from "@grpc/grpc-js";
+import type { Partition, Reply, RunId } from "#core/base";
+import { asSeq, HopError, limits, runPartition } from "#core/base";
+import type { DeployedType } from "#core/placement";
+import type {
+  BlobChunkInit,
+  DeployReplyInit,
+  DeployRequest,
+  DescribeReply,
+  HistoryChunkInit,
+  HistoryRequest,
+  Identity,
+  ListReplyInit,
+  ListRequest,
+} from "#proto";
+import { RunStatus } from "#proto";
+import { type Connection, serveConnections, sessionCodec } from "#proto/connection";
+import { clientMethods, sessionPath } from "#proto/descriptors";
+import type { Router } from "../router.ts";
+import type { Caller, Calls, Prepared } from "./calls.ts";
+import type { BlobStore } from "./payloads.ts";
+import { Session } from "./session.ts";
+import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
+import { checkBlobHash, checkDeploy, checkList, checkNamespace, checkRun } from "./validate.ts";
+
+/** Blobs as the service hands them out. */
+export interface ReadableBlobs extends BlobStore {
+  /** Whole blob, its hash checked. Rejects with `HopError` BLOB_NOT_FOUND or HASH_MISMATCH. */
+  get(sha256: Uint8Array): Promise<Uint8Array>;
+}
+
+/** The index of runs that lists are answered from. */
+export interface RunIndex {
+  list(request: ListRequest): ListReplyInit | Promise<ListReplyInit>;
+}
+
+/** Deployments as the service reads and changes them. */
+export interface DeploymentRegistry {
+  deployments(namespace: string): DeployedType[];
+  deploy(
+    identity: Identity,
+    namespace: string,
+    deploy: { readonly bundle: Uint8Array; readonly size: number; readonly types: readonly string[] },
+  ): Promise<number>;
+}
+
+export interface ClientServiceParts {
+  readonly calls: Calls;
+  readonly router: Router;
+  readonly blobs: ReadableBlobs;
+  readonly runs: RunIndex;
+  readonly registry: DeploymentRegistry;
+}
+
+const blobChunkBytes = 1 << 20;
+
+export class ClientService {
+  private readonly parts: ClientServiceParts;
+  private readonly edge: Edge;
+  private readonly sessions = new Set<Session>();
+
+  constructor(parts: ClientServiceParts, edge: Edge) {
+    this.parts = parts;
+    this.edge = edge;
+  }
+
+  get sessionCount(): number {
+    return this.sessions.size;
+  }
+
+  addTo(server: Server): void {
+    const m = clientMethods;
+    const { calls } = this.parts;
+    const { edge } = this;
+    addUnary(server, edge, m.startWorkflow, async (value, call) => {
+      const reply = await this.ask(call, calls.prepare({ kind: "start", value }), "started");
+      return { run: reply.run, generation: reply.generation, attached: reply.attached, outcome: reply.outcome };
+    });
+    addUnary(server, edge, m.sendChannelMessage, (value, call) => this.ask(call, calls.prepare({ kind: "signal", value }), "signalled"));
+    addUnary(server, edge, m.queryWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "query", value }), "queried"));
+    addUnary(server, edge, m.getResult, (value, call) => this.ask(call, calls.prepare({ kind: "result", value }), "outcome"));
+    addUnary(server, edge, m.cancelWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "cancel", value }), "done"));
+    addUnary(server, edge, m.terminateWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "terminate", value }), "done"));
+    addUnary(server, edge, m.resumeWorkflow, (value, call) => this.ask(call, calls.prepareResume(value), "resumed"));
+    addUnary(server, edge, m.listWorkflows, (value) => this.parts.runs.list(checkList(value)));
+    addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkRun("describe a run", value.run), call));
+    addUnary(server, edge, m.deploy, (value, call) => this.deploy(checkDeploy(value), call));
+    addUnary(server, edge, m.listDeployments, (value) => this.deployments(checkNamespace("list deployments", value.namespace)));
+    addServerStream(server, edge, m.getHistory, (value, call) => this.history(value, call));
+    addServerStream(server, edge, m.getBlob, (value) => this.blob(checkBlobHash(value.sha256)));
+    this.serveSessions(server);
+  }
+
+  /** Ends all sessions; their clients come back elsewhere or later. */
+  closeSessions(reason: string): void {
+    // Closing one takes it out of the set, which a walk over a set allows.
+    for (const session of this.sessions) session.close(reason);
+  }
+
+  private serveSessions(server: Server): void {
+    serveConnections(server, sessionPath, sessionCodec, limits, (connection, peer) => {
+      try {
+        return this.openSession(connection, callerOf(this.edge, peer.metadata));
+      } catch (error) {
+        connection.close(error instanceof Error ? error.message : String(error));
+        return { item() {}, ended() {}, closed() {} };
+      }
+    });
+  }
+
+  /** A session over any kind of connection. */
+  openSession(connection: Connection<Parameters<Connection<never>["send"]>[0]>, caller: Caller): Session {
+    const session = new Session(connection, caller, {
+      calls: this.parts.calls,
+      onClosed: (closed) => this.sessions.delete(closed),
+      onFault: (error) => this.edge.fault(sessionPath, error),
+    });
+    this.sessions.add(session);
+    return session;
+  }
+
+  /** Runs one command to its reply, or until the caller is gone. */
+  private async ask<Kind extends Reply["kind"]>(call: Call, prepared: Prepared, kind: Kind): Promise<Extract<Reply, { kind: Kind }>> {
+    await prepared.ready;
+    const reply = await new Promise<Reply>((resolve, reject) => {
+      const gone = (): void => {
+        forget();
+        reject(new HopError("BUDGET_EXPIRED", "The caller stopped waiting"));
+      };
+      if (call.gone.aborted) {
+        reject(new HopError("BUDGET_EXPIRED", "The caller stopped waiting"));
+        return;
+      }
+      let forget = (): void => {};
+      forget = this.parts.calls.issue(call, prepared, (answered) => {
+        call.gone.removeEventListener("abort", gone);
+        resolve(answered);
+      });
+      call.gone.addEventListener("abort", gone);
+    });
+    if (reply.kind === "rejected") throw HopError.from(reply.rejection);
+    if (reply.kind !== kind) throw new HopError("INTERNAL", `Core answered ${reply.kind}, want ${kind}`);
+    return reply as Extract<Reply, { kind: Kind }>;
+  }
+
+  private async describe(run: RunId, call: Call): Promise<DescribeReply> {
+    const { state, port } = this.find(run, "describe", call);
+    // What is told must not be lost with the node: wait for what the state rests on.
+    await port.settled();
+    return state;
+  }
+
+  private find(run: RunId, verb: string, caller: Caller) {
+    const partition = runPartition(run);
+    const port = this.parts.router.route(partition, caller.epoch);
+    const state = port.describe(partition);
+    if (state === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${run}: there is no such run`);
+    return { partition, port, state };
+  }
+
+  private async deploy(request: DeployRequest, call: Call): Promise<DeployReplyInit> {
+    const { blobs, registry } = this.parts;
+    const { sha256, size } = await blobs.put(request.code);
+    const version = await registry.deploy(call.identity, request.namespace, { bundle: sha256, size, types: request.types });
+    return { bundle: sha256, version };
+  }
+
+  private deployments(namespace: string) {
+    const deployment = this.parts.registry
+      .deployments(namespace)
+      .map(({ type, bundle, version, deployedMs }) => ({ type, bundle, version, deployedMs }));
+    return { deployment };
+  }
+
+  private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
+    const run = checkRun("read a history", request.run);
+    let seq = request.fromSeq;
+    for (;;) {
+      const { partition, port, state } = this.find(run, "read the history of", call);
+      await port.settled();
+      yield* this.historyUntil(partition, seq, state);
+      seq = Math.max(seq, state.size);
+      const status = state.summary?.status ?? RunStatus.unspecified;
+      const isLive = status === RunStatus.running || status === RunStatus.blocked;
+      if (!request.follow || !isLive || call.gone.aborted) return;
+      await port.changed(partition, asSeq(seq), call.gone);
+      if (call.gone.aborted) return;
+    }
+  }
+
+  /** Events [seq, state.size), the last chunk with the chain head that they lead to. */
+  private async *historyUntil(partition: Partition, seq: number, state: DescribeReply): AsyncIterable<HistoryChunkInit> {
+    const { size, peaks } = state;
+    let at = seq;
+    if (at < size) {
+      for await (const chunk of this.parts.router.route(partition).history(partition, asSeq(at))) {
+        // Later events may be there by now: they come with the next head.
+        const event = chunk.slice(0, size - at);
+        at += event.length;
+        if (at >= size) {
+          yield { event, size, peaks };
+          return;
+        }
+        yield { event };
+      }
+      throw new HopError("STORE_UNAVAILABLE", `Cannot read all of ${partition}: got ${at} events, want ${size}; try again`);
+    }
+    yield { event: [], size, peaks };
+  }
+
+  private async *blob(sha256: Uint8Array): AsyncIterable<BlobChunkInit> {
+    const data = await this.parts.blobs.get(sha256);
+    for (let at = 0; at < data.length; at += blobChunkBytes) yield { data: data.subarray(at, at + blobChunkBytes) };
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * Client message → branded command, or the reason it is not one.
+ *
+ * Every check throws `HopError` BAD_REQUEST whose message names the request, the field, the value
+ * and the rule. Names are never altered: what passes is carried through byte for byte.
+ */
+import type { RunId } from "#core/base";
+import { HopError, limits, nameProblem, namespaceProblem, parseRunId, utf8Bytes } from "#core/base";
+import type { Command } from "#core/shard";
+import type {
+  CancelRequest,
+  DeployRequest,
+  ListRequest,
+  QueryRequest,
+  ResultRequest,
+  ResumeRequest,
+  SignalRequest,
+  StartRequest,
+  TerminateRequest,
+} from "#proto";
+import { RunStatus } from "#proto";
+import { derivedInstance, freshInstance } from "./run-names.ts";
+
+type Of<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
+
+/** A start whose bundle is not chosen yet: `bundle` is empty unless the caller pinned one. */
+export type StartDraft = Of<"start"> & { readonly namespace: string };
+
+const shownCharsMax = 64;
+const hashBytes = 32;
+const listLimitMax = 1000;
+const listLimitDefault = 100;
+const deployedTypesMax = 1000;
+
+/** A value as a message shows it: quoted, escaped, cut. */
+function shown(value: string): string {
+  const text = value.length > shownCharsMax ? `${value.slice(0, shownCharsMax)}…` : value;
+  return JSON.stringify(text);
+}
+
+function bad(doing: string, field: string, rule: string): HopError {
+  return new HopError("BAD_REQUEST", `Cannot ${doing}: field "${field}" ${rule}`);
+}
+
+function checkName(doing: string, field: string, value: string): string {
+  const problem = nameProblem(value);
+  if (problem === undefined) return value;
+  throw bad(doing, field, `is ${shown(value)}, which ${problem}; want 1–${limits.nameBytesMax} bytes of text without control characters`);
+}
+
+export function checkNamespace(doing: string, value: string): string {
+  const problem = namespaceProblem(value);
+  if (problem === undefined) return value;
+  throw bad(doing, "namespace", `is ${shown(value)}, which ${problem}; want for example "default"`);
+}
+
+/** `namespace:instance`, as a command's target. */
+export function checkRun(doing: string, value: string): RunId {
+  const run = parseRunId(value);
+  if (typeof run === "string") return run;
+  throw bad(doing, "run", `is ${shown(value)}, which ${run.problem}; want namespace:instance, for example "default:order-1"`);
+}
+
+function checkText(doing: string, field: string, value: string): string {
+  const bytes = utf8Bytes(value);
+  if (bytes > limits.textBytesMax) throw bad(doing, field, `has ${bytes} bytes, want at most ${limits.textBytesMax}`);
+  if (!value.isWellFormed()) throw bad(doing, field, "is not well-formed Unicode");
+  return value;
+}
+
+function checkMs(doing: string, field: string, value: number): number {
+  if (value > limits.timerMsMax) throw bad(doing, field, `is ${value} ms, want at most ${limits.timerMsMax} ms (100 years)`);
+  return value;
+}
+
+function checkHash(doing: string, field: string, value: Uint8Array): Uint8Array {
+  if (value.length === 0 || value.length === hashBytes) return value;
+  throw bad(doing, field, `has ${value.length} bytes, want the ${hashBytes} of a SHA-256, or none`);
+}
+
+export function checkStart(m: StartRequest): StartDraft {
+  const doing = "start a run";
+  const namespace = checkNamespace(doing, m.namespace);
+  const type = checkName(doing, "type", m.type);
+  if (m.idempotencyKey !== "") checkName(doing, "idempotency_key", m.idempotencyKey);
+  if (m.contention !== "" && m.contention !== "attach" && m.contention !== "reject") {
+    throw bad(doing, "contention", `is ${shown(m.contention)}, want "attach" or "reject"`);
+  }
+  return {
+    kind: "start",
+    namespace,
+    run: `${namespace}:${instanceOf(m, doing)}` as RunId,
+    type,
+    bundle: checkHash(doing, "bundle", m.bundle),
+    input: m.input,
+    contention: m.contention === "reject" ? "reject" : "attach",
+    idempotencyKey: m.idempotencyKey,
+    deadlineMs: checkMs(doing, "deadline_ms", m.deadlineMs),
+    awaitResult: m.awaitResult,
+  };
+}
+
+function instanceOf(m: StartRequest, doing: string): string {
+  if (m.instance !== "") return checkName(doing, "instance", m.instance);
+  return m.idempotencyKey === "" ? freshInstance() : derivedInstance(m);
+}
+
+export function checkSignal(m: SignalRequest): Of<"signal"> {
+  const doing = "send a signal";
+  const run = checkRun(doing, m.run);
+  if (m.id !== "") checkName(doing, "id", m.id);
+  return { kind: "signal", run, name: checkName(doing, "name", m.name), payload: m.payload, id: m.id };
+}
+
+export function checkQuery(m: QueryRequest): Of<"query"> {
+  const doing = "query a run";
+  return { kind: "query", run: checkRun(doing, m.run), name: checkName(doing, "name", m.name), input: m.input };
+}
+
+export function checkResult(m: ResultRequest): Of<"await-result"> {
+  const doing = "wait for a result";
+  checkMs(doing, "wait_ms", m.waitMs);
+  return { kind: "await-result", run: checkRun(doing, m.run) };
+}
+
+export function checkCancel(m: CancelRequest): Of<"cancel"> {
+  const doing = "cancel a run";
+  return { kind: "cancel", run: checkRun(doing, m.run), reason: checkText(doing, "reason", m.reason) };
+}
+
+export function checkTerminate(m: TerminateRequest): Of<"terminate"> {
+  const doing = "terminate a run";
+  return { kind: "terminate", run: checkRun(doing, m.run), reason: checkText(doing, "reason", m.reason) };
+}
+
+/** `bundle` is empty where the run keeps the one it is pinned to or takes the newest. */
+export function checkResume(m: ResumeRequest): Of<"resume"> {
+  const doing = "resume a run";
+  const bundle = checkHash(doing, "bundle", m.bundle);
+  if (m.newest && bundle.length > 0) throw bad(doing, "newest", `is set together with "bundle", want one of them`);
+  return { kind: "resume", run: checkRun(doing, m.run), bundle };
+}
+
+/** Checks a list request; 0 rows asked for means the default of 100. */
+export function checkList(m: ListRequest): ListRequest {
+  const doing = "list runs";
+  if (m.namespace !== "") checkNamespace(doing, m.namespace);
+  if (m.type !== "") checkName(doing, "type", m.type);
+  if (m.status > RunStatus.blocked)
+    throw bad(doing, "status", `is ${m.status}, want a RunStatus of at most ${RunStatus.blocked}, or 0 for all`);
+  if (m.limit > listLimitMax) throw bad(doing, "limit", `is ${m.limit}, want at most ${listLimitMax}`);
+  checkText(doing, "page_token", m.pageToken);
+  return { ...m, limit: m.limit === 0 ? listLimitDefault : m.limit };
+}
+
+export function checkDeploy(m: DeployRequest): DeployRequest {
+  const doing = "deploy a bundle";
+  checkNamespace(doing, m.namespace);
+  if (m.code.length === 0) throw bad(doing, "code", "is empty");
+  if (m.code.length > limits.payloadBytesMax) {
+    throw new HopError("PAYLOAD_TOO_LARGE", `Cannot ${doing}: its code has ${m.code.length} bytes, want at most ${limits.payloadBytesMax}`);
+  }
+  if (m.types.length === 0) throw bad(doing, "types", "is empty: the bundle declares no workflow");
+  if (m.types.length > deployedTypesMax) throw bad(doing, "types", `has ${m.types.length} names, want at most ${deployedTypesMax}`);
+  for (const type of m.types) checkName(doing, "types", type);
+  return m;
+}
+
+export function checkBlobHash(sha256: Uint8Array): Uint8Array {
+  if (sha256.length === hashBytes) return sha256;
+  throw bad("read a blob", "sha256", `has ${sha256.length} bytes, want ${hashBytes}`);
+}

@@ -1,0 +1,115 @@
+/**
+ * Does what Core asks for, each effect when its barrier is reached and in the order of the asking.
+ *
+ * Invariant: nothing that rests on an event leaves this node before the event is durable; only
+ * activations of pure workflow code run ahead.
+ */
+import type { Effect, ReplayEffect, Reply, RequestId, SessionId, TaskEffect } from "#core/base";
+import { unreachable } from "#core/base";
+import type { ServerItemInit } from "#proto";
+import type { WorkerLink } from "./shard-port.ts";
+
+export interface EffectTargets {
+  readonly links: ReadonlyMap<SessionId, WorkerLink>;
+  reply(request: RequestId, reply: Reply): void;
+  replay(effect: ReplayEffect): void;
+  dropped(session: SessionId, handle: number): void;
+  armTimer(atMs: number): void;
+}
+
+type Gated = { readonly index: number; readonly effect: Effect };
+
+export class EffectRunner {
+  private readonly targets: EffectTargets;
+  private gated: Gated[] = [];
+
+  constructor(targets: EffectTargets) {
+    this.targets = targets;
+  }
+
+  /** Effects that wait for their barrier. */
+  get waiting(): number {
+    return this.gated.length;
+  }
+
+  /** Runs what may run now. Returns whether something waits for a commit that has not happened. */
+  take(effects: readonly Effect[], durableIndex: number): boolean {
+    let waits = false;
+    for (const effect of effects) {
+      const { after } = effect;
+      if (after.until === "now" || after.index <= durableIndex) this.run(effect);
+      else {
+        this.gated.push({ index: after.index, effect });
+        waits = true;
+      }
+    }
+    return waits;
+  }
+
+  /** The log is durable through `index`. */
+  release(durableIndex: number): void {
+    const { gated } = this;
+    if (gated.length === 0) return;
+    let kept = 0;
+    const ready: Effect[] = [];
+    for (const each of gated) {
+      if (each.index <= durableIndex) ready.push(each.effect);
+      else gated[kept++] = each;
+    }
+    gated.length = kept;
+    for (const effect of ready) this.run(effect);
+  }
+
+  private run(effect: Effect): void {
+    const { targets } = this;
+    switch (effect.kind) {
+      case "activate": {
+        const { handle, activation, events, start } = effect;
+        const value =
+          start === undefined
+            ? { handle, activation, events }
+            : { handle, activation, events, fromStart: true, run: start.run, bundle: start.bundle, type: start.type };
+        return this.send(effect.session, { kind: "activate", value });
+      }
+      case "replay":
+        return targets.replay(effect);
+      case "task":
+        return this.send(effect.session, { kind: "task", value: taskOf(effect) });
+      case "cancel-task":
+        return this.send(effect.session, { kind: "cancelTask", value: { token: effect.token, reason: effect.reason } });
+      case "query": {
+        const { query, handle, name, input } = effect;
+        return this.send(effect.session, { kind: "query", value: { query, handle, name, input } });
+      }
+      case "drop":
+        targets.dropped(effect.session, effect.handle);
+        return this.send(effect.session, { kind: "drop", value: { handle: effect.handle } });
+      case "reply":
+        return targets.reply(effect.request, effect.reply);
+      case "arm-timer":
+        return targets.armTimer(effect.atMs);
+      default:
+        return unreachable(effect);
+    }
+  }
+
+  /** To a session that has gone meanwhile nothing is sent: Core is told of its end. */
+  private send(session: SessionId, item: ServerItemInit): void {
+    this.targets.links.get(session)?.send(item);
+  }
+}
+
+function taskOf(effect: TaskEffect) {
+  const { token, name, input, heartbeat, number, workflowType, options } = effect;
+  return {
+    token,
+    name,
+    input,
+    heartbeat,
+    number,
+    workflowType,
+    startToCloseMs: options?.startToCloseMs ?? 0,
+    heartbeatMs: options?.heartbeatMs ?? 0,
+    idempotencyKey: options?.idempotencyKey ?? "",
+  };
+}

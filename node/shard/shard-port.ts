@@ -1,0 +1,38 @@
+/**
+ * What services and worker streams see of a shard that this node hosts.
+ *
+ * All calls are made on the node's one thread; callbacks come when the barrier of their effect
+ * is reached, or with UNAVAILABLE reasons when the shard stops.
+ */
+import type { Partition, Reply, RequestId, Seq, SessionId } from "#core/base";
+import type { Command } from "#core/shard";
+import type { DescribeReply, Hello, Identity, ServerItemInit, WorkerItem } from "#proto";
+
+/** The sending half of a worker's stream. */
+export interface WorkerLink {
+  /** Encodes the item at once (its bytes may be views that change later) and sends it with the tick's frame. */
+  send(item: ServerItemInit): void;
+  /** Ends the stream: the worker reconnects. */
+  close(reason: string): void;
+}
+
+export interface ShardPort {
+  /** Decides a command; `done` is called exactly once unless the request is forgotten. */
+  command(identity: Identity, command: Command, done: (reply: Reply) => void): RequestId;
+  /** The caller no longer waits. What was decided stays decided. */
+  forget(request: RequestId): void;
+
+  /** A worker's stream said hello. */
+  join(hello: Hello, link: WorkerLink): SessionId;
+  leave(session: SessionId): void;
+  receive(session: SessionId, item: WorkerItem): void;
+
+  /** Event bytes of a partition from `fromSeq` on, durable ones only, in chunks and in order. */
+  history(partition: Partition, fromSeq: Seq): AsyncIterable<Uint8Array[]>;
+  /** Resolves when the partition has a durable event at `seq`, or the run has ended, or `signal` aborts. */
+  changed(partition: Partition, seq: Seq, signal: AbortSignal): Promise<void>;
+  /** State of a run, or undefined when there is no such run. */
+  describe(partition: Partition): DescribeReply | undefined;
+  /** Resolves when everything appended so far is durable. */
+  settled(): Promise<void>;
+}

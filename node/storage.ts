@@ -1,0 +1,79 @@
+/** Everything a node keeps in its data folder, opened together under the folder's lock. */
+import { join } from "node:path";
+import type { ShardId } from "#core/base";
+import { BlobStore, CheckpointStore, FolderLock, type LogDisk, Projector, realDisk, WalLogStore, WalSegmentStore } from "#store";
+import { clusterIdOf } from "./cluster-id.ts";
+
+export interface Storage {
+  readonly clusterId: string;
+  readonly log: WalLogStore;
+  readonly blobs: BlobStore;
+  readonly checkpoint: CheckpointStore;
+  readonly segments: WalSegmentStore;
+  readonly projector: Projector;
+  /** Closes in the reverse order; the projector is its user's to close before. */
+  close(): Promise<void>;
+}
+
+export interface StorageOptions {
+  readonly dataDir: string;
+  readonly warn: (message: string) => void;
+  /** Told of each group commit's duration in milliseconds. */
+  readonly onFlush: (ms: number) => void;
+}
+
+/** Space that is prepared for later commits is written in chunks of this size, which are no commit. */
+const preparedChunkBytes = 1 << 20;
+
+/** Rejects with `HopError` STORE_UNAVAILABLE when another process uses the folder, HASH_MISMATCH when it is damaged. */
+export function openStorage(options: StorageOptions): Promise<Storage> {
+  const { dataDir, warn, onFlush } = options;
+  return FolderLock.hold(dataDir, async (lock) => {
+    const clusterId = clusterIdOf(dataDir);
+    const log = await WalLogStore.open({ dir: join(dataDir, "log"), disk: timed(realDisk, onFlush) });
+    try {
+      if (log.torn !== undefined) warn("The log ended in a write that a crash interrupted; what was never acknowledged of it was cut off");
+      return openBeside(log, { dataDir, warn, clusterId, release: () => lock.release() });
+    } catch (error) {
+      await log.close();
+      throw error;
+    }
+  });
+}
+
+/** What is derived from the log, and blobs. */
+function openBeside(
+  log: WalLogStore,
+  folder: { readonly dataDir: string; readonly warn: (message: string) => void; readonly clusterId: string; readonly release: () => void },
+): Storage {
+  const { dataDir, warn, clusterId, release } = folder;
+  const derived = { logId: log.logId, warn, durableIndex: (shard: ShardId) => log.durableIndex(shard) };
+  const checkpoint = CheckpointStore.open({ ...derived, path: join(dataDir, "checkpoint.db") });
+  const projector = Projector.open({ ...derived, path: join(dataDir, "visibility.db") });
+  return {
+    clusterId,
+    log,
+    blobs: BlobStore.open(join(dataDir, "blobs")),
+    checkpoint,
+    segments: new WalSegmentStore(log),
+    projector,
+    close: async () => {
+      await log.close();
+      checkpoint.close();
+      release();
+    },
+  };
+}
+
+function timed(disk: LogDisk, onFlush: (ms: number) => void): LogDisk {
+  return {
+    sync: (fd, done) => disk.sync(fd, done),
+    write: (fd, bytes, from, count, at, done) => {
+      const startedMs = performance.now();
+      disk.write(fd, bytes, from, count, at, (error, taken) => {
+        if (error === null && count < preparedChunkBytes) onFlush(performance.now() - startedMs);
+        done(error, taken);
+      });
+    },
+  };
+}

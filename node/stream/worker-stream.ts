@@ -1,0 +1,171 @@
+/**
+ * One connected worker: hello, then its items in order to the shards it joined.
+ *
+ * The first item must be the hello; anything else ends the stream with the reason. An item whose
+ * payloads have to be stored holds up the later ones of the stream, and the stream itself.
+ */
+import type { SessionId } from "#core/base";
+import { HopError, nameProblem, namespaceProblem } from "#core/base";
+import type { Hello, ServerItemInit, WorkerItem } from "#proto";
+import type { Closing, Connection, Receiver } from "#proto/connection";
+import { OrderedIntake } from "../service/intake.ts";
+import type { PayloadEdge } from "../service/payloads.ts";
+import { asHopError } from "../service/status.ts";
+import type { ShardPort } from "../shard/shard-port.ts";
+import type { WorkerRegistry } from "./registry.ts";
+import { activatedProblem, brokenActivation, recordedPayloads, refusedItem } from "./worker-items.ts";
+
+export interface WorkerStreamParts {
+  readonly clusterId: string;
+  /** Version of this node, told to the worker. */
+  readonly version: string;
+  readonly epoch: () => number;
+  readonly shard: () => ShardPort;
+  readonly edge: PayloadEdge;
+  readonly registry: WorkerRegistry;
+  /** Told of connects, refusals and ends. */
+  readonly note: (what: string, fields: Record<string, string | number>) => void;
+  readonly onFault: (error: unknown) => void;
+}
+
+const heldMax = 100_000;
+const typesMax = 10_000;
+
+/** Major versions must agree: the protocol may change between them. */
+function majorOf(version: string): string {
+  return version.split(".")[0] ?? "";
+}
+
+/** Why a hello can't be taken, or undefined. */
+export function helloProblem(hello: Hello, node: { readonly clusterId: string; readonly version: string }): string | undefined {
+  const id = nameProblem(hello.workerId);
+  if (id !== undefined) return `its worker id ${id}`;
+  const namespace = namespaceProblem(hello.namespace);
+  if (namespace !== undefined) return `its namespace ${namespace}`;
+  if (hello.clusterId !== "" && hello.clusterId !== node.clusterId)
+    return `it belongs to cluster ${JSON.stringify(hello.clusterId.slice(0, 64))}, this is ${node.clusterId}`;
+  if (majorOf(hello.version) !== majorOf(node.version))
+    return `its version is ${JSON.stringify(hello.version.slice(0, 64))}, want ${majorOf(node.version)}.x`;
+  if (hello.activities.length > typesMax) return `it names ${hello.activities.length} activities, want at most ${typesMax}`;
+  for (const activity of hello.activities) {
+    const problem = nameProblem(activity);
+    if (problem !== undefined) return `one of its activity names ${problem}`;
+  }
+  return hello.held.length > heldMax ? `it holds ${hello.held.length} tasks, want at most ${heldMax}` : undefined;
+}
+
+export class WorkerStream implements Receiver<WorkerItem> {
+  private readonly connection: Connection<ServerItemInit>;
+  private readonly parts: WorkerStreamParts;
+  private readonly address: string;
+  private readonly intake: OrderedIntake;
+  private session: SessionId | undefined;
+  private port: ShardPort | undefined;
+
+  constructor(connection: Connection<ServerItemInit>, address: string, parts: WorkerStreamParts) {
+    this.connection = connection;
+    this.address = address;
+    this.parts = parts;
+    this.intake = new OrderedIntake((isWaiting) => (isWaiting ? connection.pause() : connection.resume()));
+  }
+
+  item(item: WorkerItem): void {
+    try {
+      if (this.session === undefined) this.hello(item);
+      else this.take(item, this.session);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** The worker sends nothing more, so nothing that it holds will ever be finished here. */
+  ended(): void {
+    this.connection.end();
+  }
+
+  closed(closing: Closing): void {
+    this.intake.close();
+    const { session, port } = this;
+    if (session === undefined || port === undefined) return;
+    this.session = undefined;
+    this.parts.registry.remove(session);
+    port.leave(session);
+    this.parts.note("worker gone", { session, kind: closing.kind, reason: closing.message });
+  }
+
+  private hello(item: WorkerItem): void {
+    if (item.kind !== "hello") return this.refuse(`its first item is ${item.kind}, want hello`);
+    const hello = item.value;
+    const problem = helloProblem(hello, this.parts);
+    if (problem !== undefined) return this.refuse(problem);
+    const { connection } = this;
+    const link = { send: (out: ServerItemInit) => this.send(out), close: (reason: string) => connection.close(reason) };
+    this.port = this.parts.shard();
+    // The welcome leaves first, whatever joining makes Core send.
+    let early: ServerItemInit[] | undefined = [];
+    const gated = { ...link, send: (out: ServerItemInit) => (early === undefined ? link.send(out) : void early.push(out)) };
+    const session = this.port.join(hello, gated);
+    this.session = session;
+    const { clusterId, version, registry } = this.parts;
+    registry.add({ session, hello, address: this.address, sinceMs: Date.now(), isDraining: false, close: link.close });
+    link.send({ kind: "welcome", value: { clusterId, session, version, epoch: this.parts.epoch() } });
+    const waiting = early;
+    early = undefined;
+    for (const out of waiting) link.send(out);
+    this.parts.note("worker connected", { session, worker: hello.workerId, namespace: hello.namespace, version: hello.version });
+  }
+
+  private take(item: WorkerItem, session: SessionId): void {
+    if (item.kind === "hello") return this.refuse("it said hello twice");
+    // Items of kinds that a later version adds are left out, as unknown fields are.
+    if (item.kind === "unknown") return;
+    if (item.kind === "draining") {
+      const worker = this.parts.registry.list().find((each) => each.session === session);
+      if (worker !== undefined) worker.isDraining = true;
+    }
+    const fit = fitted(item);
+    this.intake.add(
+      this.parts.edge.admit(recordedPayloads(fit)),
+      () => this.deliver(fit),
+      (error) => {
+        const refused = refusedItem(fit, asHopError(error));
+        if (refused !== undefined) this.deliver(refused);
+      },
+    );
+  }
+
+  private deliver(item: WorkerItem): void {
+    const { session, port } = this;
+    if (session === undefined || port === undefined) return;
+    try {
+      port.receive(session, item);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  private send(item: ServerItemInit): void {
+    try {
+      this.connection.send(item);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  private fail(error: unknown): void {
+    if (!(error instanceof HopError)) this.parts.onFault(error);
+    this.connection.close(asHopError(error).message);
+  }
+
+  private refuse(problem: string): void {
+    this.parts.note("worker refused", { address: this.address, reason: problem });
+    this.connection.close(`Cannot take the worker: ${problem}`);
+  }
+}
+
+/** The item, or a report of what its commands hold that Core can't record. */
+function fitted(item: WorkerItem): WorkerItem {
+  if (item.kind !== "activated") return item;
+  const problem = activatedProblem(item.value);
+  return problem === undefined ? item : { kind: "activated", value: brokenActivation(item.value, problem) };
+}
