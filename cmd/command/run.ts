@@ -1,0 +1,97 @@
+/**
+ * `hop run`: starts a workflow.
+ *
+ * Without --follow the run's id is the output: said to people on a terminal, written alone into
+ * a pipe. With --follow the id is said on standard error and the result is the output, so
+ * `hop run hello --follow | jq` works. The exit code is then that of the run's end.
+ */
+import type { StartReply, StartRequestInit } from "#proto";
+import { withRemote } from "../connect.ts";
+import { type Context, type GlobalOptions, namespaceName, timeoutMs } from "../context.ts";
+import { parseDuration } from "../duration.ts";
+import { type ExitCode, exit, UsageError } from "../failure.ts";
+import { follow } from "../follow.ts";
+import { readInput } from "../input.ts";
+import type { Output } from "../output.ts";
+import { showOutcome } from "../remote.ts";
+import { visible } from "../terminal.ts";
+import { runLines } from "./run-lines.ts";
+
+export interface RunOptions extends GlobalOptions {
+  readonly input?: string;
+  readonly inputLines?: string;
+  readonly instance?: string;
+  readonly instanceField?: string;
+  readonly contention?: "attach" | "reject";
+  readonly idempotencyKey?: string;
+  readonly deadline?: string;
+  readonly follow?: boolean;
+  readonly detach?: boolean;
+}
+
+export async function run(context: Context, options: RunOptions, type: string): Promise<ExitCode> {
+  checkOptions(options);
+  const base: StartRequestInit = {
+    namespace: namespaceName(options, context.env),
+    type,
+    contention: options.contention,
+    deadlineMs: options.deadline === undefined ? 0 : parseDuration(options.deadline, "--deadline"),
+  };
+  if (options.inputLines !== undefined) return runLines(context, options, base);
+  return runOne(context, options, base);
+}
+
+/** Options that exclude each other. */
+function checkOptions(options: RunOptions): void {
+  const both = (one: string, other: string) => new UsageError(`Cannot run with both ${one} and ${other}: want one of them`);
+  if (options.follow === true && options.detach === true) throw both("--follow", "--detach");
+  if (options.input !== undefined && options.inputLines !== undefined) throw both("--input", "--input-lines");
+  if (options.instance !== undefined && options.inputLines !== undefined) {
+    throw new UsageError(
+      "Cannot start many runs under one --instance: want --instance-field with the field of each input that holds its name",
+    );
+  }
+  if (options.instanceField !== undefined && options.inputLines === undefined) {
+    throw new UsageError("Cannot use --instance-field without --input-lines: want --instance for a single run");
+  }
+}
+
+async function runOne(context: Context, options: RunOptions, base: StartRequestInit): Promise<ExitCode> {
+  const data = await readInput(options.input);
+  const request: StartRequestInit = {
+    ...base,
+    input: data === undefined ? undefined : { data },
+    instance: options.instance,
+    idempotencyKey: options.idempotencyKey,
+  };
+  return withRemote(
+    context,
+    options,
+    async (remote) => {
+      const reply = await remote.start(request);
+      if (options.follow !== true) {
+        showStarted(context.output, reply, request.type ?? "");
+        return exit.ok;
+      }
+      saySo(context.output, reply);
+      const ended = await follow(context, remote, { run: reply.run, waitMs: timeoutMs(options) });
+      return showOutcome(context.output, remote, ended);
+    },
+    { isPatient: options.follow === true },
+  );
+}
+
+function saySo(output: Output, reply: StartReply): void {
+  const how = reply.attached ? "attached to the live run" : "started";
+  output.say(`${output.paintErr("cyan", "▸")} ${visible(reply.run)}  ${output.paintErr("dim", `(${how})`)}`);
+}
+
+function showStarted(output: Output, reply: StartReply, type: string): void {
+  const { run: id, generation, attached } = reply;
+  if (output.format === "ids") output.line(id);
+  else if (!output.isForPeople) output.json({ run: id, generation, type, attached });
+  else {
+    saySo(output, reply);
+    if (!output.out.isTty) output.line(id);
+  }
+}

@@ -1,0 +1,75 @@
+/** `hop workflow list`. */
+import type { RunSummary } from "#proto";
+import { withRemote } from "../connect.ts";
+import { type Context, type GlobalOptions, namespaceName, parseCount } from "../context.ts";
+import { formatDuration } from "../duration.ts";
+import { type ExitCode, exit, UsageError } from "../failure.ts";
+import { timeText } from "../history.ts";
+import type { Listing, Output } from "../output.ts";
+import type { Remote } from "../remote.ts";
+import { runJson } from "../shapes.ts";
+import { paintStatus, parseStatus, statusWord } from "../status.ts";
+
+export interface ListOptions extends GlobalOptions {
+  readonly status?: string;
+  readonly type?: string;
+  readonly limit?: string;
+  readonly all?: boolean;
+}
+
+const limitDefault = 100;
+const limitMax = 1_000_000;
+const pageSize = 1000;
+
+export async function workflowList(context: Context, options: ListOptions): Promise<ExitCode> {
+  if (options.all === true && options.limit !== undefined)
+    throw new UsageError("Cannot list with both --all and --limit: want one of them");
+  const limit =
+    options.all === true ? Number.POSITIVE_INFINITY : (parseCount(options.limit, "limit", { min: 1, max: limitMax }) ?? limitDefault);
+  const status = parseStatus(options.status);
+  const namespace = namespaceName(options, context.env);
+  return withRemote(context, options, async (remote) => {
+    const { runs, isMore } = await pages(remote, { namespace, status, type: options.type ?? "" }, limit);
+    context.output.list(runs, listing(context.output));
+    if (isMore && context.output.isForPeople) context.output.say(`There are more: list them with --limit or --all`);
+    return exit.ok;
+  });
+}
+
+interface Filter {
+  readonly namespace: string;
+  readonly status: number;
+  readonly type: string;
+}
+
+async function pages(remote: Remote, filter: Filter, limit: number): Promise<{ runs: RunSummary[]; isMore: boolean }> {
+  const runs: RunSummary[] = [];
+  let pageToken = "";
+  do {
+    const page = await remote.list({ ...filter, limit: Math.min(pageSize, limit - runs.length), pageToken });
+    for (const run of page.run) runs.push(run);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "" && runs.length < limit);
+  return { runs, isMore: pageToken !== "" };
+}
+
+function listing(output: Output): Listing<RunSummary> {
+  return {
+    columns: [
+      { title: "RUN", value: (run) => run.run, shrink: true },
+      { title: "GEN", value: (run) => String(run.generation), align: "right" },
+      { title: "TYPE", value: (run) => run.type, shrink: true },
+      { title: "STATUS", value: (run) => statusWord(run.status), paint: (text, run) => paintStatus(output.paint, run.status, text) },
+      { title: "STARTED", value: (run) => timeText(run.startedMs) },
+      {
+        title: "TOOK",
+        value: (run) => (run.closedMs === 0 ? "" : formatDuration(Math.max(0, run.closedMs - run.startedMs))),
+        align: "right",
+      },
+      { title: "NOTE", value: (run) => run.note, shrink: true },
+    ],
+    id: (run) => run.run,
+    json: runJson,
+    empty: "No runs",
+  };
+}

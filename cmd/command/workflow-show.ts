@@ -1,0 +1,66 @@
+/** `hop workflow show`: a run, how it stands, and what it waits for. */
+
+import { HopError, toHex } from "#core/base";
+import { type DescribeReply, type PendingSummary, RunStatus, type RunSummary } from "#proto";
+import { withRemote } from "../connect.ts";
+import { type Context, type GlobalOptions, runId } from "../context.ts";
+import { formatDuration } from "../duration.ts";
+import { type ExitCode, exit } from "../failure.ts";
+import { kindName, shortHash, timeText } from "../history.ts";
+import type { Output } from "../output.ts";
+import { outcomeText, payloadBytes, type Remote } from "../remote.ts";
+import { describeJson, outcomeJson } from "../shapes.ts";
+import { hasEnded, paintStatus, statusWord } from "../status.ts";
+import type { Column } from "../table.ts";
+import { safeText, visible } from "../terminal.ts";
+
+export async function workflowShow(context: Context, options: GlobalOptions, run: string): Promise<ExitCode> {
+  const id = runId(run, options, context.env);
+  return withRemote(context, options, async (remote) => {
+    const reply = await remote.describe(id);
+    if (reply.summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot show ${id}: there is no such run`);
+    const result = await resultBytes(remote, reply);
+    const { output } = context;
+    if (output.format === "ids") output.line(reply.summary.run);
+    else if (output.isForPeople) show(output, reply.summary, reply, result);
+    else
+      output.json(
+        describeJson(reply, reply.outcome === undefined || !hasEnded(reply.outcome.status) ? null : outcomeJson(reply.outcome, result)),
+      );
+    return exit.ok;
+  });
+}
+
+async function resultBytes(remote: Remote, reply: DescribeReply): Promise<Uint8Array | undefined> {
+  return reply.outcome?.status === RunStatus.completed ? payloadBytes(remote, reply.outcome.result) : undefined;
+}
+
+function show(output: Output, run: RunSummary, reply: DescribeReply, result: Uint8Array | undefined): void {
+  const field = (name: string, value: string) => {
+    if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
+  };
+  field("run", visible(run.run));
+  field("generation", String(run.generation));
+  field("type", visible(run.type));
+  field("status", paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""));
+  field("note", visible(run.note));
+  field("started", timeText(run.startedMs));
+  if (run.closedMs > 0) field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
+  if (reply.deadlineAtMs > 0) field("deadline", timeText(reply.deadlineAtMs));
+  field("bundle", shortHash(run.bundle));
+  field("history", `${reply.size} events, root ${toHex(reply.root)}`);
+  if (result !== undefined) field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
+  else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) field("outcome", outcomeText(reply.outcome));
+  if (reply.pending.length === 0) return;
+  output.line("");
+  output.table(pendingColumns, reply.pending);
+}
+
+const pendingColumns: readonly Column<PendingSummary>[] = [
+  { title: "OP", value: (op) => String(op.op), align: "right" },
+  { title: "WAITS FOR", value: (op) => op.waitsFor || kindName(op.kind), shrink: true },
+  { title: "NAME", value: (op) => op.name, shrink: true },
+  { title: "ATTEMPT", value: (op) => (op.attempt === 0 ? "" : String(op.attempt)), align: "right" },
+  { title: "DUE", value: (op) => (op.dueMs === 0 ? "" : timeText(op.dueMs)) },
+  { title: "LAST FAILURE", value: (op) => op.lastFailure, shrink: true },
+];

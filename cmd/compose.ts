@@ -1,0 +1,168 @@
+/**
+ * Puts processes together: a worker with its V8 host, alone or beside a server in one process.
+ *
+ * An embedded worker speaks to its server through an in-process connection: the same frames,
+ * without a socket.
+ */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { limits } from "#core/base";
+import type { RunningNode as Node } from "#node";
+import { dispatchCodec, localPair, workerCodec } from "#proto/connection";
+import type { BlobSource, Connect, Worker, WorkerOptions } from "#worker";
+import { extractAssets } from "./assets/assets.ts";
+import { checkAddress, parseCount } from "./context.ts";
+import { CommandError, exit, exitCodeOf, reasonOf } from "./failure.ts";
+import { faultText } from "./input.ts";
+import type { Level, Log } from "./log.ts";
+import { ActivityFiles } from "./project/activities.ts";
+import { activityFilesBeside, existingFiles } from "./project/sources.ts";
+import { version } from "./version.ts";
+
+/** Options of every command that runs a worker. */
+export interface WorkerFlags {
+  readonly activities?: string[];
+  readonly slots?: string;
+  readonly lane?: "dense" | "isolate";
+  readonly id?: string;
+}
+
+/** How a worker reaches its server: by address, or within the process. */
+export type Road = { readonly address: string } | { readonly connect: Connect; readonly blobs: BlobSource };
+
+export interface WorkerPlan {
+  readonly flags: WorkerFlags;
+  readonly namespace: string;
+  readonly road: Road;
+  readonly activities: WorkerOptions["activities"];
+  readonly log: Log;
+}
+
+/** Options of every command that runs a server. */
+export interface NodeFlags {
+  readonly listen?: string;
+  readonly http?: string;
+  readonly data?: string;
+}
+
+export interface NodePlan {
+  readonly flags: NodeFlags;
+  /** Data folder where none is named. */
+  readonly dataDefault: string;
+  readonly log: Log;
+}
+
+export interface RunningNode {
+  /** `host:port` of the services, and of metrics and health. */
+  readonly grpc: string;
+  readonly http: string;
+  /** Absolute path. */
+  readonly data: string;
+  /** For a worker in this process. */
+  readonly road: Road;
+  /** Resolves with the cause when the server can't go on. */
+  readonly failed: Promise<Error>;
+  close(): Promise<void>;
+}
+
+const listenDefault = "127.0.0.1:7070";
+const httpDefault = "127.0.0.1:7071";
+const slotsMax = 100_000;
+
+/** Starts a server. */
+export async function composeNode({ flags, dataDefault, log }: NodePlan): Promise<RunningNode> {
+  const { startNode } = await import("#node");
+  const listen = hostAndPort(flags.listen ?? listenDefault, "--listen");
+  const http = hostAndPort(flags.http ?? httpDefault, "--http");
+  const failed = Promise.withResolvers<Error>();
+  const logAt = (level: Level) => (message: string, fields?: Readonly<Record<string, unknown>>) => log(level, message, fields);
+  const started = startNode({
+    dataDir: resolve(flags.data ?? dataDefault),
+    version,
+    host: listen.host,
+    grpcPort: listen.port,
+    httpHost: http.host,
+    httpPort: http.port,
+    logger: { debug: logAt("debug"), info: logAt("info"), warn: logAt("warn"), error: logAt("error") },
+    onFailed: failed.resolve,
+  });
+  // Its messages say what to do; the advice for callers of a server does not fit here.
+  const node = await started.catch((error: unknown) => {
+    throw error instanceof Error && reasonOf(error) !== "INTERNAL"
+      ? new CommandError(exitCodeOf(error), error.message, { cause: error })
+      : error;
+  });
+  return {
+    grpc: node.grpc,
+    http: node.http,
+    data: node.dataDir,
+    road: roadWithin(node),
+    failed: failed.promise,
+    close: () => node.close(),
+  };
+}
+
+function hostAndPort(address: string, option: string): { readonly host: string; readonly port: number } {
+  checkAddress(address, option);
+  if (address.startsWith("unix:")) throw new CommandError(exit.usage, `Cannot use ${option} ${address}: want host:port`);
+  const colon = address.lastIndexOf(":");
+  return { host: address.slice(0, colon).replace(/^\[|\]$/g, ""), port: Number(address.slice(colon + 1)) };
+}
+
+function roadWithin(node: Node): Road {
+  const connect: Connect = (open) =>
+    localPair({ codec: dispatchCodec, open: node.acceptWorker }, { codec: workerCodec, open }, limits).client;
+  return { connect, blobs: (sha256) => node.blob(sha256) };
+}
+
+/** Resolves when the process is asked to end; throws when the server can't go on. */
+export async function untilStopped(node: RunningNode, signal: AbortSignal): Promise<void> {
+  const cause = await Promise.race([node.failed, untilAborted(signal)]);
+  if (cause === undefined) return;
+  throw new CommandError(exit.failed, `The server stops: its log takes no more writes: ${faultText(cause)}`, {
+    cause,
+    next: "see that its disk is sound, then start it again: what was acknowledged is kept",
+  });
+}
+
+/** Loads the named activity files; where none are named, those beside the workflow files or in the current folder. */
+export function loadActivityFiles(flags: WorkerFlags, workflowFiles: readonly string[] = []): Promise<ActivityFiles> {
+  const files =
+    flags.activities === undefined ? activityFilesBeside(workflowFiles, process.cwd()) : existingFiles(flags.activities, "activity file");
+  return ActivityFiles.load(files);
+}
+
+/** Starts a worker that runs TypeScript in V8. */
+export async function composeWorker(plan: WorkerPlan): Promise<Worker> {
+  const { flags, namespace, road, activities, log } = plan;
+  const slots = parseCount(flags.slots, "slots", { min: 1, max: slotsMax });
+  const [{ startWorker, V8Host }, assets] = await Promise.all([import("#worker"), extractAssets()]);
+  const { lane } = flags;
+  return startWorker({
+    ...road,
+    namespace,
+    ...(activities === undefined ? {} : { activities }),
+    ...(slots === undefined ? {} : { activitySlots: slots }),
+    ...(flags.id === undefined ? {} : { workerId: flags.id }),
+    version,
+    host: (source) =>
+      new V8Host({
+        source,
+        assets: { node: assets.node, addon: assets.addon, child: assets.child, kernel: readFileSync(assets.kernel, "utf8") },
+        ...(lane === undefined ? {} : { lane }),
+        onLog: ({ run, type, level, message }) => log(levelOf(level), message, { run, type }),
+        onProblem: (message) => log("warn", message),
+      }),
+    onLog: ({ level, message, fields }) => log(level, message, fields),
+  });
+}
+
+const levelOf = (level: string): Level => (level === "debug" || level === "warn" || level === "error" ? level : "info");
+
+/** Resolves when the process is asked to end. */
+export function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,133 @@
+/** From a command's options to a server that answers. */
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { connect as connectTcp, type NetConnectOpts } from "node:net";
+import { HopClient } from "#sdk/client";
+import { type Context, type GlobalOptions, namespaceName, orInterrupted, serverAddress, timeoutMs } from "./context.ts";
+import { formatDuration } from "./duration.ts";
+import { CommandError, exit } from "./failure.ts";
+import { faultText } from "./input.ts";
+import type { Remote } from "./remote.ts";
+
+/** An outage of this length is waited out once the server was reached. */
+const outageMsMax = 30_000;
+const reachMsMax = 5000;
+
+/** Name under which this user's acts stand in histories: a development cluster believes it. */
+export function userName(): string {
+  const uid = process.getuid?.();
+  return nameInPasswd(uid) ?? nonEmpty(process.env.USER) ?? nonEmpty(process.env.LOGNAME) ?? `uid-${uid ?? "unknown"}`;
+}
+
+/** The environment may be stripped or another user's; the system's own list is asked first. */
+function nameInPasswd(uid: number | undefined): string | undefined {
+  try {
+    const fields = readFileSync("/etc/passwd", "utf8")
+      .split("\n")
+      .map((line) => line.split(":"));
+    return nonEmpty(fields.find((field) => field[2] === String(uid))?.[0]);
+  } catch {
+    return undefined;
+  }
+}
+
+const nonEmpty = (text: string | undefined) => (text === "" ? undefined : text);
+
+/**
+ * Runs `body` with a connection to the server, which is closed afterwards.
+ *
+ * Fails with exit code 6 at once where no server listens. `isPatient`: `body` heeds --timeout
+ * itself.
+ */
+export async function withRemote<T>(
+  context: Context,
+  options: GlobalOptions,
+  body: (remote: Remote) => Promise<T>,
+  { isPatient = false }: { readonly isPatient?: boolean } = {},
+): Promise<T> {
+  const address = serverAddress(options, context.env);
+  const limitMs = timeoutMs(options);
+  await orInterrupted(context.interrupt, reach(address, limitMs === 0 ? reachMsMax : Math.min(reachMsMax, limitMs)));
+  const retryMs = limitMs === 0 ? outageMsMax : Math.min(outageMsMax, limitMs);
+  const remote = remoteOf(HopClient.connect({ address, namespace: namespaceName(options, context.env), identity: userName(), retryMs }));
+  try {
+    const work = orInterrupted(context.interrupt, body(remote));
+    return await (limitMs === 0 || isPatient ? work : within(limitMs, address, work));
+  } finally {
+    remote.close();
+  }
+}
+
+function within<T>(limitMs: number, address: string, work: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    late.reject(
+      new CommandError(exit.unavailable, `Cannot finish within ${formatDuration(limitMs)}: the server at ${address} has not answered`, {
+        next: "try again with a longer --timeout",
+      }),
+    );
+  }, limitMs);
+  return Promise.race([work, late.promise]).finally(() => clearTimeout(timer));
+}
+
+/** Resolves when something listens at `address`. */
+export function reach(address: string, limitMs: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const socket = connectTcp(socketAddress(address));
+    const fail = (why: string, cause?: unknown) => {
+      socket.destroy();
+      const next =
+        address.startsWith("127.") || address.startsWith("localhost")
+          ? "start one with `hop dev`"
+          : "check --server and HOP_SERVER, and that the server runs";
+      reject(new CommandError(exit.unavailable, `Cannot reach the server at ${address}: ${why}`, { next, cause }));
+    };
+    socket.setTimeout(limitMs, () => fail(`no answer within ${formatDuration(limitMs)}`));
+    socket.once("error", (error) => fail(refusalText(error), error));
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve();
+    });
+  });
+}
+
+export function socketAddress(address: string): NetConnectOpts {
+  if (address.startsWith("unix:")) return { path: address.slice(5) };
+  const colon = address.lastIndexOf(":");
+  return { host: address.slice(0, colon).replace(/^\[|\]$/g, ""), port: Number(address.slice(colon + 1)) };
+}
+
+function refusalText(error: Error): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "ECONNREFUSED" || code === "ENOENT") return "nothing listens there";
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN") return "its host name has no address";
+  return faultText(error);
+}
+
+/** The client library, as commands use it. */
+export function remoteOf(client: HopClient): Remote {
+  return {
+    address: client.address,
+    start: (request) => {
+      // With a key, a start whose reply was lost can be sent again and meets its own run.
+      const idempotencyKey = request.idempotencyKey ?? `run-${randomUUID()}`;
+      return client.ask<"start">({ kind: "start", value: { ...request, idempotencyKey } }, true);
+    },
+    result: (value) => client.ask<"result">({ kind: "result", value }, true),
+    signal: (value) => {
+      const id = value.id ?? `signal-${randomUUID()}`;
+      return client.ask<"signal">({ kind: "signal", value: { ...value, id } }, true);
+    },
+    query: (value) => client.ask<"query">({ kind: "query", value }, true),
+    cancel: (run, reason) => client.cancel(run, reason),
+    terminate: (run, reason) => client.terminate(run, reason),
+    resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
+    list: (request) => client.list(request),
+    describe: (run) => client.describe(run),
+    history: ({ run = "", fromSeq = 0, follow = false }) => client.history(run, { fromSeq, follow }),
+    deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [] }) => client.deploy({ namespace, code, types }),
+    listDeployments: (namespace) => client.deployments(namespace),
+    blob: (sha256) => client.blob(sha256),
+    close: () => client.close(),
+  };
+}

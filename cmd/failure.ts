@@ -1,0 +1,105 @@
+/**
+ * How a command fails: one table from reasons to exit codes and to the advice that follows.
+ *
+ * Exit codes: 0 ok, 1 failed, 2 usage, 3 auth, 4 not found, 5 conflict, 6 unavailable,
+ * 130 interrupted.
+ */
+import { type Reason, reasons } from "#core/base";
+
+export const exit = { ok: 0, failed: 1, usage: 2, auth: 3, notFound: 4, conflict: 5, unavailable: 6, interrupted: 130 } as const;
+export type ExitCode = (typeof exit)[keyof typeof exit];
+
+/** A command that can't go on, for a cause that is no refusal of the server. */
+export class CommandError extends Error {
+  override name = "CommandError";
+  readonly exitCode: ExitCode;
+  /** What to do now: a sentence without a full stop. */
+  readonly next: string | undefined;
+
+  constructor(exitCode: ExitCode, message: string, options: { next?: string; cause?: unknown } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.exitCode = exitCode;
+    this.next = options.next;
+  }
+}
+
+/** The command was called wrongly. */
+export class UsageError extends CommandError {
+  override name = "UsageError";
+
+  constructor(message: string, options: { next?: string; cause?: unknown } = {}) {
+    super(exit.usage, message, options);
+  }
+}
+
+const byReason: Record<Reason, ExitCode> = {
+  BAD_REQUEST: exit.usage,
+  PAYLOAD_TOO_LARGE: exit.usage,
+  UNAUTHENTICATED: exit.auth,
+  RUN_NOT_FOUND: exit.notFound,
+  WORKFLOW_NOT_DEPLOYED: exit.notFound,
+  QUERY_NOT_FOUND: exit.notFound,
+  BLOB_NOT_FOUND: exit.notFound,
+  INSTANCE_LIVE: exit.conflict,
+  IDEMPOTENCY_CONFLICT: exit.conflict,
+  RUN_CLOSED: exit.conflict,
+  RUN_BLOCKED: exit.conflict,
+  FENCED: exit.conflict,
+  BUFFER_FULL: exit.unavailable,
+  NO_SPACE: exit.unavailable,
+  NOT_LEADER: exit.unavailable,
+  STALE_EPOCH: exit.unavailable,
+  BUDGET_EXPIRED: exit.unavailable,
+  STORE_UNAVAILABLE: exit.unavailable,
+  QUERY_FAILED: exit.failed,
+  HASH_MISMATCH: exit.failed,
+  INTERNAL: exit.failed,
+};
+
+const nextByReason: Partial<Record<Reason, string>> = {
+  UNAUTHENTICATED: "say who you are: set USER, or pass a token where the server asks for one",
+  RUN_NOT_FOUND: "list what there is with `hop workflow list`",
+  WORKFLOW_NOT_DEPLOYED: "deploy it with `hop deploy FILE`, or let `hop dev` do so",
+  QUERY_NOT_FOUND: "see the queries that the workflow declares in its code",
+  INSTANCE_LIVE: "wait for it with `hop workflow result`, or start with `--contention attach`",
+  IDEMPOTENCY_CONFLICT: "use a new key, or send the same arguments again",
+  RUN_BLOCKED: "see the fault with `hop workflow show`, fix the code, deploy it, then `hop workflow retry RUN --newest`",
+  RUN_CLOSED: "see how it ended with `hop workflow show`",
+  BUFFER_FULL: "try again in a moment; if it stays so, start more workers",
+  NO_SPACE: "free space on the server's disk; it goes on by itself",
+  BUDGET_EXPIRED: "the run goes on: ask again with a longer --timeout",
+  STORE_UNAVAILABLE: "try again; `hop worker` must be running for what needs workflow code",
+  HASH_MISMATCH: "stop relying on this data and compare it with a copy",
+  INTERNAL: "see the server's log",
+};
+
+/** The refusal that an error stands for. The client library has a class of its own for it, as has Core. */
+export function reasonOf(error: unknown): Reason | undefined {
+  const reason = error instanceof Error && "reason" in error ? error.reason : undefined;
+  return typeof reason === "string" && Object.hasOwn(reasons, reason) ? (reason as Reason) : undefined;
+}
+
+/** Exit code of whatever a command threw. */
+export function exitCodeOf(error: unknown): ExitCode {
+  if (error instanceof CommandError) return error.exitCode;
+  const reason = reasonOf(error);
+  return reason === undefined ? exit.failed : exitCodeOfReason(reason);
+}
+
+export const exitCodeOfReason = (reason: Reason): ExitCode => byReason[reason];
+
+/** An error as it is shown: message, reason if it has one, and what to do next. */
+export interface Shown {
+  readonly message: string;
+  readonly reason: Reason | undefined;
+  readonly next: string | undefined;
+  readonly exitCode: ExitCode;
+}
+
+export function shown(error: unknown): Shown {
+  const exitCode = exitCodeOf(error);
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof CommandError) return { message, reason: undefined, next: error.next, exitCode };
+  const reason = reasonOf(error);
+  return { message, reason, next: reason === undefined ? undefined : nextByReason[reason], exitCode };
+}

@@ -1,0 +1,94 @@
+/**
+ * Waits for a run to end and shows on a terminal what it does meanwhile.
+ *
+ * A server that goes away is waited for: the run itself is not lost. A run that is blocked at a
+ * fault of its code is waited for where a person watches on a terminal, and is a conflict else.
+ */
+import { asSeq, HopError } from "#core/base";
+import { decodeEvent, EventKind, fromBytes, RunStatus } from "#proto";
+import { type Context, InterruptedError, orInterrupted } from "./context.ts";
+import { formatDuration } from "./duration.ts";
+import { reasonOf } from "./failure.ts";
+import { describe } from "./history.ts";
+import type { Progress } from "./progress.ts";
+import type { EndedRun, Remote } from "./remote.ts";
+import { hasEnded } from "./status.ts";
+import { visible } from "./terminal.ts";
+
+export interface Followed {
+  readonly run: string;
+  /** Longest wait in milliseconds; 0 = as long as it takes. */
+  readonly waitMs: number;
+}
+
+const pauseMsMin = 100;
+const pauseMsMax = 2000;
+
+/** Rejects with BUDGET_EXPIRED when the run still goes on after `waitMs`. */
+export async function follow(context: Context, remote: Remote, { run, waitMs }: Followed): Promise<EndedRun> {
+  const progress = context.output.progress();
+  const watching = new AbortController();
+  const endsAt = waitMs === 0 ? Number.POSITIVE_INFINITY : performance.now() + waitMs;
+  void watchEvents(context, remote, run, progress, watching.signal);
+  try {
+    for (let pauseMs = pauseMsMin; ; pauseMs = Math.min(pauseMs * 2, pauseMsMax)) {
+      try {
+        const leftMs = Number.isFinite(endsAt) ? Math.max(1, Math.ceil(endsAt - performance.now())) : 0;
+        const reply = await orInterrupted(context.interrupt, remote.result({ run, waitMs: leftMs }));
+        if (reply.outcome !== undefined && hasEnded(reply.outcome.status))
+          return { run, generation: reply.generation, outcome: reply.outcome };
+        if (performance.now() >= endsAt)
+          throw new HopError("BUDGET_EXPIRED", `Cannot wait longer for ${run}: it has not ended after ${formatDuration(waitMs)}`);
+        // Answered before its end: it is blocked, and may stay so for long.
+        await orInterrupted(context.interrupt, Bun.sleep(Math.min(pauseMs, Math.max(0, endsAt - performance.now()))));
+      } catch (error) {
+        const reason = reasonOf(error);
+        // A person who watches may be about to fix the code; a program has nobody to wait for.
+        const isWorthWaiting = reason === "STORE_UNAVAILABLE" || (reason === "RUN_BLOCKED" && context.output.err.isTty);
+        if (!isWorthWaiting || performance.now() + pauseMs >= endsAt) throw error;
+        if (reason === "STORE_UNAVAILABLE") progress.update(`Lost the server at ${remote.address}; waiting for it`);
+        await orInterrupted(context.interrupt, Bun.sleep(pauseMs));
+      }
+    }
+  } catch (error) {
+    if (error instanceof InterruptedError) progress.line(`Stopped waiting; ${visible(run)} goes on`);
+    throw error;
+  } finally {
+    watching.abort();
+    progress.done();
+  }
+}
+
+/** Shows events as they come. A lost stream only ends the showing: the wait for the result goes on. */
+async function watchEvents(context: Context, remote: Remote, run: string, progress: Progress, done: AbortSignal): Promise<void> {
+  try {
+    const before = await remote.describe(run);
+    if (done.aborted) return;
+    if (before.summary?.status === RunStatus.blocked) warnBlocked(context, progress, run, before.summary.note);
+    progress.update(`${visible(run)} is running`);
+    const chunks = remote.history({ run, fromSeq: asSeq(before.size), follow: true })[Symbol.asyncIterator]();
+    const stopped = new Promise<undefined>((resolve) => {
+      done.addEventListener("abort", () => resolve(undefined), { once: true });
+    });
+    for (;;) {
+      const next = done.aborted ? undefined : await Promise.race([chunks.next(), stopped]);
+      if (done.aborted || next === undefined || next.done === true) break;
+      for (const bytes of next.value.event) showEvent(context, progress, run, bytes);
+    }
+    await chunks.return?.(undefined);
+  } catch {
+    // What matters of a failure is said by the wait for the result.
+  }
+}
+
+function showEvent(context: Context, progress: Progress, run: string, bytes: Uint8Array): void {
+  const event = fromBytes(decodeEvent, bytes);
+  const { name, summary } = describe(event);
+  if (event.kind === EventKind.runBlocked) warnBlocked(context, progress, run, summary);
+  else progress.update(`${visible(run)}  ${event.seq} ${name} ${visible(summary)}`);
+}
+
+function warnBlocked({ output }: Context, progress: Progress, run: string, why: string): void {
+  progress.line(`${output.paintErr("yellow", "warning:")} ${visible(run)} is blocked: ${visible(why)}`);
+  progress.line(`  ${output.paintErr("dim", "next:")} fix the code, deploy it, then \`hop workflow retry ${visible(run)} --newest\``);
+}

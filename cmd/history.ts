@@ -1,0 +1,186 @@
+/**
+ * Events for the eye: what happened, who did it, and what the event says, from its own bytes.
+ *
+ * An event of a kind that this version does not know is still shown, with its number.
+ */
+
+import { toHex } from "#core/base";
+import {
+  type ActivityOptions,
+  type Decode,
+  decodeActivityCancelled,
+  decodeActivityCompleted,
+  decodeActivityFailed,
+  decodeActivityRetried,
+  decodeActivityScheduled,
+  decodeBundleDeployed,
+  decodeCancelRequested,
+  decodeRunBlocked,
+  decodeRunCancelled,
+  decodeRunCompleted,
+  decodeRunFailed,
+  decodeRunResumed,
+  decodeRunStarted,
+  decodeRunTerminated,
+  decodeRunTimedOut,
+  decodeSignalAwaited,
+  decodeSignalReceived,
+  decodeSignalWaitCancelled,
+  decodeTimerCancelled,
+  decodeTimerFired,
+  decodeTimerStarted,
+  type Event,
+  EventKind,
+  type Failure,
+  fromBytes,
+  type Identity,
+  type Payload,
+} from "#proto";
+import { formatDuration } from "./duration.ts";
+
+/** Name and meaning of an event. */
+export interface Described {
+  readonly name: string;
+  readonly summary: string;
+  /** The kind's own message, decoded; undefined when the kind is not known. */
+  readonly message: object | undefined;
+}
+
+interface Kind {
+  readonly name: string;
+  readonly describe: (payload: Uint8Array) => { readonly message: object; readonly summary: string };
+}
+
+function kind<T extends object>(name: string, decode: Decode<T>, summary: (message: T) => string): Kind {
+  return {
+    name,
+    describe: (payload) => {
+      const message = fromBytes(decode, payload);
+      return { message, summary: summary(message) };
+    },
+  };
+}
+
+const kinds: Record<number, Kind> = {
+  [EventKind.runStarted]: kind("RunStarted", decodeRunStarted, (m) =>
+    words(
+      m.type,
+      payloadText(m.input),
+      m.generation > 1 && `generation ${m.generation}`,
+      m.deadlineMs > 0 && `within ${formatDuration(m.deadlineMs)}`,
+    ),
+  ),
+  [EventKind.runCompleted]: kind("RunCompleted", decodeRunCompleted, (m) => payloadText(m.result)),
+  [EventKind.runFailed]: kind("RunFailed", decodeRunFailed, (m) => failureText(m.failure)),
+  [EventKind.runCancelled]: kind("RunCancelled", decodeRunCancelled, (m) => m.reason),
+  [EventKind.runTerminated]: kind("RunTerminated", decodeRunTerminated, (m) => m.reason),
+  [EventKind.runTimedOut]: kind("RunTimedOut", decodeRunTimedOut, (m) => `after ${formatDuration(m.deadlineMs)}`),
+  [EventKind.runBlocked]: kind("RunBlocked", decodeRunBlocked, (m) => `${m.cause}: ${m.message}`),
+  [EventKind.runResumed]: kind("RunResumed", decodeRunResumed, (m) => `on bundle ${shortHash(m.bundle)}`),
+  [EventKind.cancelRequested]: kind("CancelRequested", decodeCancelRequested, (m) => m.reason),
+  [EventKind.activityScheduled]: kind("ActivityScheduled", decodeActivityScheduled, (m) =>
+    words(`#${m.op}`, m.name, payloadText(m.input), optionsText(m.options)),
+  ),
+  [EventKind.activityCompleted]: kind("ActivityCompleted", decodeActivityCompleted, (m) =>
+    words(`#${m.op}`, payloadText(m.result), attemptText(m.attempt), m.worker !== "" && `by ${m.worker}`),
+  ),
+  [EventKind.activityFailed]: kind("ActivityFailed", decodeActivityFailed, (m) =>
+    words(`#${m.op}`, failureText(m.failure), attemptText(m.attempt), m.worker !== "" && `by ${m.worker}`),
+  ),
+  [EventKind.activityRetried]: kind("ActivityRetried", decodeActivityRetried, (m) =>
+    words(`#${m.op}`, failureText(m.failure), attemptText(m.attempt), `again at ${timeText(m.nextMs)}`),
+  ),
+  [EventKind.activityCancelled]: kind("ActivityCancelled", decodeActivityCancelled, (m) => `#${m.op}`),
+  [EventKind.timerStarted]: kind(
+    "TimerStarted",
+    decodeTimerStarted,
+    (m) => `#${m.op} ${formatDuration(m.durationMs)}, due ${timeText(m.dueMs)}`,
+  ),
+  [EventKind.timerFired]: kind("TimerFired", decodeTimerFired, (m) => `#${m.op}`),
+  [EventKind.timerCancelled]: kind("TimerCancelled", decodeTimerCancelled, (m) => `#${m.op}`),
+  [EventKind.signalReceived]: kind("SignalReceived", decodeSignalReceived, (m) =>
+    words(m.name, payloadText(m.payload), m.id !== "" && `id ${m.id}`),
+  ),
+  [EventKind.signalAwaited]: kind("SignalAwaited", decodeSignalAwaited, (m) => `#${m.op} ${m.name}`),
+  [EventKind.signalWaitCancelled]: kind("SignalWaitCancelled", decodeSignalWaitCancelled, (m) => `#${m.op}`),
+  [EventKind.bundleDeployed]: kind("BundleDeployed", decodeBundleDeployed, (m) =>
+    words(m.types.join(", "), `version ${m.version}`, shortHash(m.bundle)),
+  ),
+};
+
+export const kindName = (number: number): string => kinds[number]?.name ?? `kind ${number}`;
+
+/** Throws `CodecError` when the event's payload is damaged. */
+export function describe(event: Event): Described {
+  const known = kinds[event.kind];
+  if (known === undefined) return { name: kindName(event.kind), summary: `${event.payload.length} bytes`, message: undefined };
+  return { name: known.name, ...known.describe(event.payload) };
+}
+
+/** Who caused an event: `ada`, `ada (unverified)`, `core after 4`. */
+export function whoText(identity: Identity | undefined): string {
+  if (identity === undefined) return "unknown";
+  if (identity.issuer === "core") return `core after ${identity.causeSeq}`;
+  const from = identity.issuer === "" || identity.issuer === "local" ? "" : `@${identity.issuer}`;
+  return `${identity.subject}${from}${identity.verified ? "" : " (unverified)"}`;
+}
+
+/** Time as `2026-02-03T04:05:06.789Z`. */
+export const timeText = (ms: number): string => {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString();
+};
+
+export const shortHash = (hash: Uint8Array): string => toHex(hash.subarray(0, 6));
+
+/** A payload in one line: its JSON text where it is text, its size else. */
+export function payloadText(payload: Payload | undefined): string {
+  if (payload === undefined) return "";
+  if (payload.ref !== undefined) return `blob ${shortHash(payload.ref.sha256)} of ${payload.ref.size} bytes`;
+  const { length } = payload.data;
+  const shown = text(payload.data.subarray(0, summaryBytesMax + 4));
+  if (length <= summaryBytesMax) return shown ?? `${length} bytes`;
+  return `${(shown ?? "").slice(0, summaryBytesMax).replace(/[\ud800-\udbff]$/, "")}… (${length} bytes)`;
+}
+
+/** Of a payload in a summary: the whole of it is in the event. */
+const summaryBytesMax = 200;
+
+function text(bytes: Uint8Array): string | undefined {
+  try {
+    // As a stream: a character that the cut divides is no fault.
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true });
+  } catch {
+    return undefined;
+  }
+}
+
+export function failureText(failure: Failure | undefined): string {
+  if (failure === undefined) return "unknown failure";
+  const own = failure.type === "" ? failure.message : `${failure.type}: ${failure.message}`;
+  return failure.cause === undefined ? own : `${own}, caused by ${failureText(failure.cause)}`;
+}
+
+const attemptText = (attempt: number) => attempt > 1 && `attempt ${attempt}`;
+const optionsText = (options: ActivityOptions | undefined) => {
+  const attempts = options?.retry?.attemptsMax ?? 0;
+  return attempts > 0 && `at most ${attempts} attempts`;
+};
+const words = (...parts: (string | false)[]) => parts.filter((part) => part !== false && part !== "").join(" ");
+
+/** Every blob that an event's message names: large payloads and code. */
+export function blobsOf(message: object | undefined): { readonly sha256: Uint8Array; readonly size: number | undefined }[] {
+  const found: { sha256: Uint8Array; size: number | undefined }[] = [];
+  const visit = (value: unknown, name: string): void => {
+    if (value instanceof Uint8Array) {
+      if (name === "bundle" && value.length === 32) found.push({ sha256: value, size: undefined });
+    } else if (Array.isArray(value)) {
+      for (const item of value) visit(item, name);
+    } else if (typeof value === "object" && value !== null) {
+      if (name === "ref") found.push(value as { sha256: Uint8Array; size: number });
+      else for (const [field, inner] of Object.entries(value)) visit(inner, field);
+    }
+  };
+  visit(message, "");
+  return found;
+}

@@ -1,0 +1,249 @@
+/**
+ * The command line's grammar: names, operands, options and help of every command.
+ *
+ * Nothing of a command is loaded before it runs. Options that all commands know may stand before
+ * the command or after it.
+ */
+import { Command, Option } from "commander";
+import type { Context, GlobalOptions, Handler } from "./context.ts";
+import type { ExitCode } from "./failure.ts";
+import { formats } from "./output.ts";
+import { statusWords } from "./status.ts";
+import { version } from "./version.ts";
+
+type ContextOf = (options: GlobalOptions) => Context;
+type Finish = (code: ExitCode) => void;
+
+/** How a command line reaches the code of a command. */
+class Grammar {
+  readonly #contextOf: ContextOf;
+  readonly #finish: Finish;
+
+  constructor(contextOf: ContextOf, finish: Finish) {
+    this.#contextOf = contextOf;
+    this.#finish = finish;
+  }
+
+  /** Runs what `load` returns with the command's operands and all options that were given. */
+  handle<Options, Operands extends unknown[]>(command: Command, load: () => Promise<Handler<Options, Operands>>): Command {
+    return command.action(async (...args: unknown[]) => {
+      const options = mergedOptions(command);
+      const context = this.#contextOf(options as GlobalOptions);
+      const handler = await load();
+      this.#finish(await handler(context, options as Options, ...(args.slice(0, -2) as Operands)));
+    });
+  }
+}
+
+/** A command's own options win over those before it. */
+function mergedOptions(command: Command): object {
+  const chain: object[] = [];
+  for (let at: Command | null = command; at !== null; at = at.parent) {
+    const source = at;
+    const given = Object.entries(source.opts()).filter(([name]) => source.getOptionValueSource(name) !== "default" || source === command);
+    chain.unshift(Object.fromEntries(given));
+  }
+  return Object.assign({}, ...chain);
+}
+
+function outputOptions(command: Command): Command {
+  return command
+    .optionsGroup("Output:")
+    .addOption(new Option("-o, --output <form>", "form of the data on standard output").choices(formats))
+    .option("--no-color", "no colours (also: NO_COLOR)");
+}
+
+function clientOptions(command: Command): Command {
+  return outputOptions(
+    command
+      .optionsGroup("Connection:")
+      .option("--server <host:port>", "server's address (also: HOP_SERVER; 127.0.0.1:7070 when unset)")
+      .option("-n, --namespace <name>", 'namespace (also: HOP_NAMESPACE; "default" when unset)')
+      .option("--timeout <duration>", "longest time to wait, such as 500ms, 5s or 3m"),
+  );
+}
+
+export function program(contextOf: ContextOf, finish: Finish): Command {
+  const grammar = new Grammar(contextOf, finish);
+  const root = new Command("hop")
+    .description("Durable workflows in one executable: history is verifiable, work is pushed.")
+    .version(`hop ${version}`, "-V, --version", "print the version")
+    .helpOption("-h, --help", "show help")
+    .enablePositionalOptions()
+    .showSuggestionAfterError(true)
+    .showHelpAfterError("(see `hop help`, or the command with --help)")
+    .configureHelp({ sortSubcommands: false })
+    .exitOverride();
+  root.addHelpCommand(root.createCommand("help").argument("[command]").description("show the help of a command").helpGroup("Other:"));
+  clientOptions(root);
+  startCommands(root, grammar);
+  serverCommands(root, grammar);
+  runCommands(root, grammar);
+  workflowCommands(root, grammar);
+  auditCommands(root, grammar);
+  otherCommands(root, grammar);
+  root.addHelpText("after", exitCodesText);
+  return root;
+}
+
+const exitCodesText = `
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not authenticated, 4 not found, 5 conflict, 6 unavailable, 130 interrupted`;
+
+/** Subcommands made with this inherit how errors are shown and how the process ends. */
+function sub(parent: Command, usage: string, description: string): Command {
+  return parent.command(usage).description(description);
+}
+
+function workerOptions(command: Command): Command {
+  return command
+    .option("--activities <file...>", "files that export activities (activities.ts when it exists)")
+    .option("--slots <count>", "activities that may run at one time")
+    .addOption(new Option("--lane <lane>", "sandbox of a run: shared realm, or a V8 isolate of its own").choices(["dense", "isolate"]));
+}
+
+function logOptions(command: Command): Command {
+  return command
+    .addOption(
+      new Option("--log-format <format>", "form of the log on standard error (text on a terminal, else json)").choices(["text", "json"]),
+    )
+    .addOption(new Option("--log-level <level>", "least important entry to log").choices(["debug", "info", "warn", "error"]));
+}
+
+function nodeOptions(command: Command): Command {
+  return command
+    .option("--listen <host:port>", "address for clients and workers")
+    .option("--http <host:port>", "address for /healthz and /metrics")
+    .option("--data <folder>", "data folder");
+}
+
+function startCommands(root: Command, grammar: Grammar): void {
+  root.commandsGroup("Develop:");
+  grammar.handle(
+    outputOptions(sub(root, "init <name>", "make a project that runs at once")),
+    async () => (await import("./command/init.ts")).init,
+  );
+  const dev = sub(root, "dev [file...]", "server and worker in one process, with hot reload")
+    .option("--no-watch", "do not reload when files change")
+    .option("-n, --namespace <name>", 'namespace (also: HOP_NAMESPACE; "default" when unset)');
+  grammar.handle(outputOptions(logOptions(nodeOptions(workerOptions(dev)))), async () => (await import("./command/dev.ts")).dev);
+  grammar.handle(
+    clientOptions(sub(root, "deploy <file...>", "bundle workflow files and deploy them")),
+    async () => (await import("./command/deploy.ts")).deploy,
+  );
+}
+
+function serverCommands(root: Command, grammar: Grammar): void {
+  root.commandsGroup("Serve:");
+  const server = sub(root, "server", "run a server");
+  const start = sub(server, "start", "start a server and keep it running")
+    .option("--worker", "run a worker in the same process too")
+    .option("-n, --namespace <name>", "namespace of the embedded worker")
+    .option("--ready-line", "print `ready grpc=ADDRESS http=ADDRESS` on standard output when ready");
+  grammar.handle(
+    outputOptions(logOptions(nodeOptions(workerOptions(start)))),
+    async () => (await import("./command/server.ts")).serverStart,
+  );
+  const worker = sub(root, "worker", "run workflow code and activities for a server")
+    .addOption(new Option("--mode <mode>", "what runs workflow code").choices(["v8", "wasm", "advm"]).default("v8"))
+    .option("--id <name>", "name of this worker in histories and logs")
+    .option("--ready-line", "print `ready worker=ID server=ADDRESS` on standard output when connected");
+  grammar.handle(clientOptions(logOptions(workerOptions(worker))), async () => (await import("./command/worker.ts")).worker);
+}
+
+function runCommands(root: Command, grammar: Grammar): void {
+  root.commandsGroup("Run:");
+  const run = sub(root, "run <type>", "start a workflow; print its id, or with --follow its result")
+    .option("--input <json>", "input: JSON, @file, or - for standard input")
+    .option("--input-lines <file>", "start one run for each line of JSON in a file, or - for standard input")
+    .option("--instance <name>", "business name of the run: one is live at a time")
+    .option("--instance-field <name>", "with --input-lines: field of each input that holds the run's name")
+    .addOption(new Option("--contention <policy>", "when a run of this instance is live").choices(["attach", "reject"]))
+    .option("--idempotency-key <key>", "start once, however often this command is repeated")
+    .option("--deadline <duration>", "longest time that the run may take")
+    .option("--follow", "wait for the run to end; its result goes to standard output")
+    .option("--detach", "return when the run is started, as without --follow");
+  grammar.handle(clientOptions(run), async () => (await import("./command/run.ts")).run);
+}
+
+function workflowCommands(root: Command, grammar: Grammar): void {
+  const workflow = sub(root, "workflow", "see and steer runs").alias("wf");
+  const leaf = (usage: string, description: string) => sub(workflow, usage, description);
+  grammar.handle(
+    clientOptions(
+      leaf("list", "list runs, newest first")
+        .addOption(new Option("--status <status>", "only runs of this status").choices(statusWords))
+        .option("--type <name>", "only runs of this workflow")
+        .option("--limit <count>", "at most this many (100 when unset)")
+        .option("--all", "as many as there are"),
+    ),
+    async () => (await import("./command/workflow-list.ts")).workflowList,
+  );
+  grammar.handle(
+    clientOptions(leaf("show <run>", "show a run and what it waits for")),
+    async () => (await import("./command/workflow-show.ts")).workflowShow,
+  );
+  grammar.handle(
+    clientOptions(leaf("result <run>", "wait for a run to end and print its result")),
+    async () => (await import("./command/workflow-result.ts")).workflowResult,
+  );
+  grammar.handle(
+    clientOptions(
+      leaf("signal <run> <name>", "send a signal to a run")
+        .option("--input <json>", "the signal's value: JSON, @file, or - for standard input")
+        .option("--id <id>", "sent again with the same id, the signal counts once"),
+    ),
+    async () => (await import("./command/workflow-signal.ts")).workflowSignal,
+  );
+  grammar.handle(
+    clientOptions(leaf("query <run> <name>", "read a run's state").option("--input <json>", "the query's argument: JSON, @file, or -")),
+    async () => (await import("./command/workflow-query.ts")).workflowQuery,
+  );
+  const reason = "why, for the run's history";
+  grammar.handle(
+    clientOptions(
+      leaf("cancel <run...>", "ask runs to stop; they clean up first (- reads ids from standard input)").option("--reason <text>", reason),
+    ),
+    async () => (await import("./command/workflow-end.ts")).workflowCancel,
+  );
+  grammar.handle(
+    clientOptions(
+      leaf("terminate <run...>", "end runs at once, without clean-up (- reads ids from standard input)").option("--reason <text>", reason),
+    ),
+    async () => (await import("./command/workflow-end.ts")).workflowTerminate,
+  );
+  grammar.handle(
+    clientOptions(
+      leaf("retry <run...>", "let blocked runs go on (- reads ids from standard input)")
+        .option("--newest", "on the newest deployment of their workflow")
+        .option("--bundle <sha256>", "on this bundle"),
+    ),
+    async () => (await import("./command/workflow-end.ts")).workflowRetry,
+  );
+}
+
+function auditCommands(root: Command, grammar: Grammar): void {
+  root.commandsGroup("Prove:");
+  const audit = sub(root, "audit [run]", "check a run's history to the byte, and print who did what when")
+    .option("--proof <file>", "write a proof that one event is part of the history")
+    .option("--seq <number>", "with --proof: the event's number (the last one when unset)")
+    .option("--save-root <file>", "keep the history's root in a file, to check against later")
+    .option("--root <file>", "check that the history still begins as it did under a kept root")
+    .option("--data <folder>", "check the files of a server that is not running, in place of asking one");
+  grammar.handle(clientOptions(audit), async () => (await import("./command/audit.ts")).audit);
+  grammar.handle(
+    outputOptions(
+      sub(audit, "verify <file>", "check a proof file; needs no server").option("--root <file>", "check it against a kept root"),
+    ),
+    async () => (await import("./command/audit-verify.ts")).auditVerify,
+  );
+}
+
+function otherCommands(root: Command, grammar: Grammar): void {
+  root.commandsGroup("Other:");
+  grammar.handle(outputOptions(sub(root, "version", "print the version")), async () => (await import("./command/version.ts")).printVersion);
+  const completion = sub(root, "completion <shell>", "print the completion script of a shell (bash, zsh or fish)");
+  grammar.handle(completion, async () => {
+    const { completion: handler } = await import("./command/completion.ts");
+    return (context, options: GlobalOptions, shell: string) => handler(context, options, shell, root);
+  });
+}

@@ -1,0 +1,72 @@
+/** JSON forms of what the server says, for `-o json` and `-o jsonl`: these names are a contract. */
+import { toHex } from "#core/base";
+import { type DescribeReply, type Failure, type Outcome, type PendingSummary, RunStatus, type RunSummary } from "#proto";
+import { kindName, timeText } from "./history.ts";
+import { statusWord } from "./status.ts";
+
+export function runJson(run: RunSummary) {
+  return {
+    run: run.run,
+    generation: run.generation,
+    type: run.type,
+    status: statusWord(run.status),
+    startedAt: timeText(run.startedMs),
+    closedAt: run.closedMs === 0 ? null : timeText(run.closedMs),
+    bundle: toHex(run.bundle),
+    note: run.note,
+  };
+}
+
+export function pendingJson(pending: PendingSummary) {
+  return {
+    op: pending.op,
+    kind: kindName(pending.kind),
+    name: pending.name,
+    attempt: pending.attempt,
+    dueAt: pending.dueMs === 0 ? null : timeText(pending.dueMs),
+    waitsFor: pending.waitsFor,
+    lastFailure: pending.lastFailure,
+  };
+}
+
+export function describeJson(reply: DescribeReply, outcome: object | null) {
+  return {
+    ...(reply.summary === undefined ? {} : runJson(reply.summary)),
+    size: reply.size,
+    root: toHex(reply.root),
+    lastHash: toHex(reply.lastHash),
+    cancelRequested: reply.cancelRequested,
+    deadlineAt: reply.deadlineAtMs === 0 ? null : timeText(reply.deadlineAtMs),
+    pending: reply.pending.map(pendingJson),
+    outcome,
+  };
+}
+
+export function failureJson(failure: Failure): object {
+  return {
+    type: failure.type,
+    message: failure.message,
+    ...(failure.stack === "" ? {} : { stack: failure.stack }),
+    nonRetryable: failure.nonRetryable,
+    ...(failure.cause === undefined ? {} : { cause: failureJson(failure.cause) }),
+  };
+}
+
+/** A payload whose bytes are here: its JSON value, or base64 where it holds none. */
+export function payloadJson(bytes: Uint8Array): unknown {
+  if (bytes.length === 0) return null;
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {
+    return { base64: Buffer.from(bytes).toString("base64") };
+  }
+}
+
+/** How a run ended; `result` are the bytes of its result. */
+export function outcomeJson(outcome: Outcome, result: Uint8Array | undefined): object {
+  return {
+    status: statusWord(outcome.status),
+    ...(outcome.status === RunStatus.completed ? { result: payloadJson(result ?? new Uint8Array(0)) } : {}),
+    ...(outcome.failure === undefined ? {} : { failure: failureJson(outcome.failure) }),
+  };
+}

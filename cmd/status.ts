@@ -1,0 +1,43 @@
+/** Words for the numbers of a run's status. */
+import { RunStatus } from "#proto";
+import { UsageError } from "./failure.ts";
+import type { Paint, Style } from "./terminal.ts";
+
+const words: Record<number, string> = {
+  [RunStatus.running]: "running",
+  [RunStatus.completed]: "completed",
+  [RunStatus.failed]: "failed",
+  [RunStatus.cancelled]: "cancelled",
+  [RunStatus.terminated]: "terminated",
+  [RunStatus.timedOut]: "timed_out",
+  [RunStatus.blocked]: "blocked",
+};
+
+const styles: Record<number, Style> = {
+  [RunStatus.running]: "cyan",
+  [RunStatus.completed]: "green",
+  [RunStatus.failed]: "red",
+  [RunStatus.timedOut]: "red",
+  [RunStatus.blocked]: "yellow",
+  [RunStatus.cancelled]: "yellow",
+  [RunStatus.terminated]: "yellow",
+};
+
+export const statusWords: readonly string[] = Object.values(words);
+
+export const statusWord = (status: number): string => words[status] ?? `status ${status}`;
+
+export const paintStatus = (paint: Paint, status: number, text: string): string => {
+  const style = styles[status];
+  return style === undefined ? text : paint(style, text);
+};
+
+/** The status that `word` names; undefined = all. */
+export function parseStatus(word: string | undefined): number {
+  if (word === undefined) return RunStatus.unspecified;
+  for (const [status, name] of Object.entries(words)) if (name === word) return Number(status);
+  throw new UsageError(`Cannot list by status ${JSON.stringify(word)}: want one of ${statusWords.join(", ")}`);
+}
+
+export const hasEnded = (status: number): boolean =>
+  status !== RunStatus.running && status !== RunStatus.blocked && status !== RunStatus.unspecified;
