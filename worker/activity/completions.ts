@@ -13,6 +13,7 @@ export function attemptKey(token: TaskTokenInit): string {
 }
 
 interface Kept {
+  readonly key: string;
   done: TaskDoneInit;
   /** Undefined: there was no stream to send it on. */
   sentMs: number | undefined;
@@ -31,6 +32,9 @@ export const completionBounds: CompletionBounds = { keptMsMax: 15_000, countMax:
 export class Completions {
   private readonly bounds: CompletionBounds;
   private readonly kept = new Map<string, Kept>();
+  /** The same in the order of their coming, from `head` on, with some that are gone. A map would step over all it ever deleted. */
+  private order: Kept[] = [];
+  private head = 0;
   private bytes = 0;
 
   constructor(bounds: CompletionBounds = completionBounds) {
@@ -41,7 +45,9 @@ export class Completions {
     const key = attemptKey(done.token ?? {});
     this.remove(key);
     const bytes = 200 + (done.result?.data?.length ?? 0);
-    this.kept.set(key, { done, sentMs, bytes });
+    const kept = { key, done, sentMs, bytes };
+    this.kept.set(key, kept);
+    this.order.push(kept);
     this.bytes += bytes;
     this.forget(nowMs);
   }
@@ -74,12 +80,19 @@ export class Completions {
 
   /** What was never sent stays, as it can't be many: no task comes without a stream. */
   private forget(nowMs: number): void {
-    for (const [key, { sentMs }] of this.kept) {
-      const isOver = this.kept.size > this.bounds.countMax || this.bytes > this.bounds.bytesMax;
-      if (sentMs === undefined) continue;
-      if (!isOver && nowMs - sentMs <= this.bounds.keptMsMax) return;
-      this.remove(key);
+    for (let at = this.head; at < this.order.length; at++) {
+      const one = this.order[at] as Kept;
+      if (this.kept.get(one.key) === one) {
+        const isOver = this.kept.size > this.bounds.countMax || this.bytes > this.bounds.bytesMax;
+        if (one.sentMs === undefined) continue;
+        if (!isOver && nowMs - one.sentMs <= this.bounds.keptMsMax) break;
+        this.remove(one.key);
+      }
+      if (at === this.head) this.head++;
     }
+    if (this.head < 1024 || this.head * 2 < this.order.length) return;
+    this.order = this.order.slice(this.head);
+    this.head = 0;
   }
 
   private remove(key: string): void {

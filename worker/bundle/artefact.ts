@@ -43,10 +43,17 @@ export function decodeArtefact(bytes: Uint8Array): Artefact {
   } catch (cause) {
     throw new ArtefactError(`Cannot read the bundle: its ${bytes.length} bytes are not JSON`, { cause });
   }
-  if (value?.format !== format) throw new ArtefactError(`Cannot read the bundle: its format is ${JSON.stringify(value?.format)}, want "${format}"`);
+  if (value?.format !== format)
+    throw new ArtefactError(`Cannot read the bundle: its format is ${JSON.stringify(value?.format)}, want "${format}"`);
   const { workflows, dependencies, main, map } = value;
   const isText = (list: unknown): list is string[] => Array.isArray(list) && list.every((item) => typeof item === "string");
-  if (!isText(workflows) || typeof dependencies !== "string" || typeof main !== "string" || !isText(map?.sources) || typeof map.mappings !== "string") {
+  if (
+    !isText(workflows) ||
+    typeof dependencies !== "string" ||
+    typeof main !== "string" ||
+    !isText(map?.sources) ||
+    typeof map.mappings !== "string"
+  ) {
     throw new ArtefactError("Cannot read the bundle: a field is missing or of the wrong type");
   }
   return { workflows, dependencies, main, map };

@@ -16,6 +16,7 @@ import { workflowsOf } from "./inspect.ts";
 import type { Sharing } from "./packages.ts";
 import { packageName, passOn, sharingOf, usedNames } from "./packages.ts";
 import { posixPath, shownPath } from "./shown-path.ts";
+import { removeMapped } from "./source-map.ts";
 
 export interface BundleOptions {
   /** Absolute paths of the files that export workflows. */
@@ -63,7 +64,16 @@ interface Built extends Output {
 }
 
 /** Names that would put a place on this machine into the code. */
-const placeNames = ["import.meta.url", "import.meta.dir", "import.meta.path", "import.meta.dirname", "import.meta.filename", "import.meta.file", "__dirname", "__filename"];
+const placeNames = [
+  "import.meta.url",
+  "import.meta.dir",
+  "import.meta.path",
+  "import.meta.dirname",
+  "import.meta.filename",
+  "import.meta.file",
+  "__dirname",
+  "__filename",
+];
 const define = {
   "process.env.NODE_ENV": '"production"',
   ...Object.fromEntries(placeNames.map((name) => [name, name === "import.meta.url" ? '"file:///workflow.js"' : '"/workflow.js"'])),
@@ -84,7 +94,12 @@ async function buildPackages(root: string, own: Built): Promise<string> {
   const each = byKey.filter(([key]) => !once.has(key)).map(([key, found]) => packageModule(key, found, usedNames(own.code, key)));
   const perRun = await buildLoader(root, each, sharing, once);
   // All of a shared package: what is used of it is for its other users to say.
-  const shared = await buildLoader(root, [...once].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, found]) => packageModule(key, found, undefined)), sharing, undefined);
+  const shared = await buildLoader(
+    root,
+    [...once].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, found]) => packageModule(key, found, undefined)),
+    sharing,
+    undefined,
+  );
   return `({shared:${shared},perRun:${perRun},open:${JSON.stringify(sharing.open)}})`;
 }
 
@@ -100,7 +115,12 @@ function packageModule(key: string, found: PackageImport, names: readonly string
 }
 
 /** A function that fills a table of packages; `shared` collects the shared ones that those here use in turn. */
-async function buildLoader(root: string, modules: readonly PackageModule[], sharing: Sharing, shared: Map<string, PackageImport> | undefined): Promise<string> {
+async function buildLoader(
+  root: string,
+  modules: readonly PackageModule[],
+  sharing: Sharing,
+  shared: Map<string, PackageImport> | undefined,
+): Promise<string> {
   const hidden = "process,Buffer,Bun,Deno,navigator,localStorage,sessionStorage,indexedDB,caches";
   const head = `function(require,exports,globalThis,${hidden}){var self=globalThis,global=globalThis,module={exports:exports};\n`;
   if (modules.length === 0) return `${head}}`;
@@ -141,21 +161,23 @@ async function run(job: Job): Promise<Output> {
     throw: false,
   });
   const problems = [...imports.problems, ...result.logs.filter((log) => log.level === "error").map((log) => problemText(root, log))];
-  if (!result.success || problems.length > 0) throw new BundleError(problems.length > 0 ? [...new Set(problems)] : ["the bundler failed without saying why"]);
+  if (!result.success || problems.length > 0)
+    throw new BundleError(problems.length > 0 ? [...new Set(problems)] : ["the bundler failed without saying why"]);
   const extra = result.outputs.find((output) => output.kind !== "entry-point" && output.kind !== "sourcemap");
   if (extra !== undefined) throw new BundleError([`${extra.path} would be a file of its own: a workflow's code must be one piece`]);
   const code = await result.outputs.find((output) => output.kind === "entry-point")!.text();
   const map = (await result.outputs.find((output) => output.kind === "sourcemap")!.json()) as { sources: string[]; mappings: string };
-  return { code: normalised(code), map: { sources: map.sources.map((source) => shownPath(root, resolve(source))), mappings: map.mappings } };
+  const clean = normalised(code, map.mappings);
+  return { code: clean.code, map: { sources: map.sources.map((source) => shownPath(root, resolve(source))), mappings: clean.mappings } };
 }
 
 /**
- * Drops an id that depends on the folder. And in a package of type "module" the bundler would give
- * a required package's whole namespace as its default export: right for Node's view of CommonJS,
- * but what is required here are modules.
+ * Drops an id that depends on the folder, and a flag that depends on what the bundler knows of it:
+ * in a package of type "module" it would give a required package's whole namespace as its default
+ * export. That is right for Node's view of CommonJS, but what is required here are modules.
  */
-function normalised(code: string): string {
-  return code.replace(/\n*\/\/# debugId=\S*\s*$/, "").replaceAll(/(__toESM\(require\("(?:[^"\\]|\\.)*"\)),1\)/g, "$1)");
+function normalised(code: string, mappings: string): { code: string; mappings: string } {
+  return removeMapped(code.replace(/\n*\/\/# debugId=\S*\s*$/, ""), mappings, /__toESM\(require\("(?:[^"\\]|\\.)*"\)(,1)\)/g);
 }
 
 function findWorkflows(root: string, files: readonly string[], code: string, dependencies: string): string[][] {

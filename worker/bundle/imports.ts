@@ -27,7 +27,11 @@ const ownWorld: Record<string, string> = {
 const pureBuiltins = new Set(["assert", "buffer", "events", "path", "punycode", "querystring", "string_decoder", "url", "util"]);
 
 /** Packages that are `apart` are left out of the code and listed. */
-export function importPlugin(options: { readonly root: string; readonly imports: Imports; isApart(specifier: string): boolean }): Bun.BunPlugin {
+export function importPlugin(options: {
+  readonly root: string;
+  readonly imports: Imports;
+  isApart(specifier: string): boolean;
+}): Bun.BunPlugin {
   return {
     name: "hopskip",
     setup(build) {

@@ -14,7 +14,15 @@ const idle = {
   uuid: () => "00000000-0000-4000-8000-000000000000",
   query: () => {},
   log: { debug() {}, info() {}, warn() {}, error() {} },
-  workflowInfo: () => ({ run: "inspect:inspect", namespace: "inspect", instance: "inspect", generation: 1, type: "", bundle: "", startedMs: 0 }),
+  workflowInfo: () => ({
+    run: "inspect:inspect",
+    namespace: "inspect",
+    instance: "inspect",
+    generation: 1,
+    type: "",
+    bundle: "",
+    startedMs: 0,
+  }),
 };
 
 /**
@@ -28,11 +36,16 @@ export function workflowsOf(main: string, dependencies: string): (module: string
   } catch (error) {
     // Errors of the other context are no instances of this one's Error.
     const { name, message } = error as Partial<Error>;
-    throw new BundleError([`the code fails while its modules are evaluated: ${message === undefined ? String(error) : `${name}: ${message}`}`], { cause: error });
+    throw new BundleError(
+      [`the code fails while its modules are evaluated: ${message === undefined ? String(error) : `${name}: ${message}`}`],
+      { cause: error },
+    );
   }
   return (name) => {
     const exports = module.exports[name] ?? {};
-    return Object.keys(exports).filter((key) => isWorkflow(exports[key])).sort();
+    return Object.keys(exports)
+      .filter((key) => isWorkflow(exports[key]))
+      .sort();
   };
 }
 
@@ -51,7 +64,7 @@ function evaluate(main: string, dependencies: string, module: { readonly exports
   run(require, module, module.exports, global, global, global);
 }
 
-type Load = (require: Require, exports: Table, globalThis: object) => void;
+type Load = (require: Require, exports: Table, global: object) => void;
 type Require = (name: string) => unknown;
 type Table = Record<string, () => object>;
 

@@ -46,11 +46,17 @@ export function packageName(specifier: string): string {
 export function usedNames(code: string, key: string): string[] | undefined {
   const call = `require(${JSON.stringify(key)})`;
   const asked = code.split(call).length - 1;
-  const variables = [...code.matchAll(/([\w$]+)=(?:__toESM\()?(require\("(?:[^"\\]|\\.)*"\))/g)].filter((found) => found[2] === call).map((found) => found[1]!);
+  const variables = [...code.matchAll(/([\w$]+)=(?:__toESM\()?(require\("(?:[^"\\]|\\.)*"\))/g)]
+    .filter((found) => found[2] === call)
+    .map((found) => found[1]!);
   if (asked === 0 || variables.length !== asked) return undefined;
   const names = new Set<string>();
   for (const variable of new Set(variables)) {
-    const uses = [...code.matchAll(new RegExp(`(?<![\\w$.])${variable.replaceAll("$", "\\$")}(?![\\w$])(?:\\.([\\w$]+)|(=(?:__toESM\\()?require\\())?`, "g"))];
+    const uses = [
+      ...code.matchAll(
+        new RegExp(`(?<![\\w$.])${variable.replaceAll("$", "\\$")}(?![\\w$])(?:\\.([\\w$]+)|(=(?:__toESM\\()?require\\())?`, "g"),
+      ),
+    ];
     for (const [, name, declares] of uses) {
       if (declares !== undefined) continue;
       if (name === undefined) return undefined;

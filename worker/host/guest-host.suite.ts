@@ -30,7 +30,22 @@ import type { Activation, Delivery, GuestHost, GuestRun } from "./guest-host.ts"
  * - `hoard()` fills a growing list for ever. `explode()` asks for one huge block of memory.
  */
 export const suiteWorkflows = [
-  "echo", "steps", "tree", "waiter", "timed", "cart", "cleanup", "stubborn", "guarded", "fails", "relays", "clock", "spin", "microspin", "hoard", "explode",
+  "echo",
+  "steps",
+  "tree",
+  "waiter",
+  "timed",
+  "cart",
+  "cleanup",
+  "stubborn",
+  "guarded",
+  "fails",
+  "relays",
+  "clock",
+  "spin",
+  "microspin",
+  "hoard",
+  "explode",
 ] as const;
 
 export interface SuiteBench {
@@ -42,7 +57,8 @@ export interface SuiteBench {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 export const encode = (value: unknown): Uint8Array => (value === undefined ? new Uint8Array(0) : encoder.encode(JSON.stringify(value)));
-export const decode = (bytes: Uint8Array | undefined): unknown => (bytes === undefined || bytes.length === 0 ? undefined : JSON.parse(decoder.decode(bytes)));
+export const decode = (bytes: Uint8Array | undefined): unknown =>
+  bytes === undefined || bytes.length === 0 ? undefined : JSON.parse(decoder.decode(bytes));
 
 let nextKey = 1;
 const startMs = 1_700_000_000_000;
@@ -60,7 +76,15 @@ export class SuiteRun {
     this.bench = bench;
     const key = nextKey++;
     const lane = options.lane === undefined ? {} : { lane: options.lane };
-    this.run = { key, run: options.name ?? `suite:r${key}`, generation: 1, type, bundle: bench.bundle, seed: options.seed ?? 4711, ...lane };
+    this.run = {
+      key,
+      run: options.name ?? `suite:r${key}`,
+      generation: 1,
+      type,
+      bundle: bench.bundle,
+      seed: options.seed ?? 4711,
+      ...lane,
+    };
     bench.host.open(this.run);
   }
 
@@ -112,7 +136,11 @@ export class SuiteRun {
 
   /** The same history in another run, in batches of `size`; returns its commands. */
   async replay(size: number): Promise<CommandInit[]> {
-    const again = new SuiteRun(this.bench, this.run.type, { seed: this.run.seed, name: this.run.run, ...(this.run.lane === undefined ? {} : { lane: this.run.lane }) });
+    const again = new SuiteRun(this.bench, this.run.type, {
+      seed: this.run.seed,
+      name: this.run.run,
+      ...(this.run.lane === undefined ? {} : { lane: this.run.lane }),
+    });
     for (let at = 0; at < this.history.length; at += size) await again.deliver(...this.history.slice(at, at + size));
     again.drop();
     return again.commands;
@@ -229,7 +257,11 @@ function operationCases(run: MakeRun): void {
     const relays = run("relays");
     await relays.start();
     const [command] = await relays.deliver(relays.rejected(1, "CardDeclined", "no money"));
-    expect(command?.failure).toMatchObject({ type: "ActivityError", message: 'Activity "step" failed: no money', cause: { type: "CardDeclined", message: "no money" } });
+    expect(command?.failure).toMatchObject({
+      type: "ActivityError",
+      message: 'Activity "step" failed: no money',
+      cause: { type: "CardDeclined", message: "no money" },
+    });
   });
 
   test("an answer to an operation that is not open is passed over", async () => {
@@ -284,16 +316,30 @@ function signalCases(run: MakeRun): void {
     const waiter = run("waiter");
     const burst = ["a", "b", "c"].map((value) => waiter.signalled("go", value));
     const commands = await waiter.deliver(waiter.starting({ n: 3 }), waiter.signalled("other", 1), ...burst);
-    expect(briefs(commands)).toEqual([["await-signal", 1, "go"], ["await-signal", 2, "go"], ["await-signal", 3, "go"], ["complete", ["a", "b", "c"]]]);
+    expect(briefs(commands)).toEqual([
+      ["await-signal", 1, "go"],
+      ["await-signal", 2, "go"],
+      ["await-signal", 3, "go"],
+      ["complete", ["a", "b", "c"]],
+    ]);
   });
 
   test("a wait with a time limit: the signal first, or the time", async () => {
     const early = run("timed");
-    expect(briefs(await early.start(500))).toEqual([["await-signal", 1, "go"], ["timer", 2, 500]]);
-    expect(briefs(await early.deliver(early.signalled("go", "here")))).toEqual([["cancel-op", 2], ["complete", "here"]]);
+    expect(briefs(await early.start(500))).toEqual([
+      ["await-signal", 1, "go"],
+      ["timer", 2, 500],
+    ]);
+    expect(briefs(await early.deliver(early.signalled("go", "here")))).toEqual([
+      ["cancel-op", 2],
+      ["complete", "here"],
+    ]);
     const late = run("timed");
     await late.start(500);
-    expect(briefs(await late.deliver(late.resolved(2)))).toEqual([["cancel-op", 1], ["complete", "timeout"]]);
+    expect(briefs(await late.deliver(late.resolved(2)))).toEqual([
+      ["cancel-op", 1],
+      ["complete", "timeout"],
+    ]);
   });
 }
 
@@ -316,7 +362,10 @@ function queryCases(run: MakeRun, bench: () => SuiteBench): void {
   test("a query that acts fails and changes nothing", async () => {
     const cart = run("cart");
     await cart.start();
-    expect(await cart.query("act")).toMatchObject({ kind: "failed", failure: { type: "DeterminismError", message: expect.stringContaining("query") } });
+    expect(await cart.query("act")).toMatchObject({
+      kind: "failed",
+      failure: { type: "DeterminismError", message: expect.stringContaining("query") },
+    });
     expect(bench().host.has(cart.run.key)).toBe(true);
     expect(briefs(await cart.deliver(cart.signalled("add", "pen")))).toEqual([["await-signal", 2, "add"]]);
   });
@@ -329,15 +378,25 @@ function queryCases(run: MakeRun, bench: () => SuiteBench): void {
 function cancelCases(run: MakeRun): void {
   test("cancellation rejects what is awaited, in order, and cleanup runs before the end", async () => {
     const cleanup = run("cleanup");
-    expect(briefs(await cleanup.start())).toEqual([["activity", 1, "work", undefined], ["timer", 2, 1000]]);
-    expect(briefs(await cleanup.deliver(cleanup.cancelled("enough")))).toEqual([["cancel-op", 1], ["cancel-op", 2], ["activity", 3, "tidy", undefined]]);
+    expect(briefs(await cleanup.start())).toEqual([
+      ["activity", 1, "work", undefined],
+      ["timer", 2, 1000],
+    ]);
+    expect(briefs(await cleanup.deliver(cleanup.cancelled("enough")))).toEqual([
+      ["cancel-op", 1],
+      ["cancel-op", 2],
+      ["activity", 3, "tidy", undefined],
+    ]);
     expect(briefs(await cleanup.deliver(cleanup.resolved(1, "late"), cleanup.resolved(3)))).toEqual([["cancelled"]]);
   });
 
   test("a workflow that catches the cancellation completes", async () => {
     const stubborn = run("stubborn");
     await stubborn.start();
-    expect(briefs(await stubborn.deliver(stubborn.cancelled()))).toEqual([["cancel-op", 1], ["complete", "went on"]]);
+    expect(briefs(await stubborn.deliver(stubborn.cancelled()))).toEqual([
+      ["cancel-op", 1],
+      ["complete", "went on"],
+    ]);
   });
 
   test("a shield is not interrupted; the cancellation comes after it", async () => {
@@ -431,14 +490,17 @@ function limitCases(run: MakeRun, bench: () => SuiteBench): void {
       const neighbour = run("steps");
       await neighbour.start({ n: 1 });
       const culprit = run(type);
-      expect(await culprit.activate(culprit.starting())).toMatchObject({ kind: "limit", message: expect.stringContaining("limit exceeded") });
+      expect(await culprit.activate(culprit.starting())).toMatchObject({
+        kind: "limit",
+        message: expect.stringContaining("limit exceeded"),
+      });
       expect(bench().host.has(culprit.run.key)).toBe(false);
       await survives(neighbour);
       expect(briefs(await run("echo").start(1))).toEqual([["complete", 1]]);
     }, 60_000);
   }
 
-  test("explode: whatever dies, the culprit gets \"limit\" at the latest the second time, and others live on", async () => {
+  test('explode: whatever dies, the culprit gets "limit" at the latest the second time, and others live on', async () => {
     const neighbour = run("steps");
     await neighbour.start({ n: 1 });
     const kinds: string[] = [];

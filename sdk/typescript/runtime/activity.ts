@@ -9,9 +9,9 @@ import { engine } from "./engine.ts";
 export interface RetryOptions {
   /** Executions in all, the first one included. Left out: no limit. */
   readonly attempts?: number;
-  /** Wait before the second execution. Left out: 100 ms. */
+  /** Wait before the second execution, at most 24 hours. Left out: 100 ms. */
   readonly initialMs?: number;
-  /** Longest wait. Left out: 60,000 ms. */
+  /** Longest wait, at most 24 hours. Left out: 60,000 ms. */
   readonly maxMs?: number;
   /** Factor by which the wait grows. Left out: 2. */
   readonly backoff?: number;
@@ -93,6 +93,8 @@ export function activities<A>(defaults: ActivityOptions = {}): Activities<A> {
 const optionNames: readonly string[] = ["retry", "startToCloseMs", "scheduleToCloseMs", "heartbeatMs", "idempotencyKey"];
 const retryNames: readonly string[] = ["attempts", "initialMs", "maxMs", "backoff", "jitter", "nonRetryable"];
 const idempotencyKeyMax = 255;
+/** Longest wait between two executions. */
+const retryMsMax = 24 * 3600 * 1000;
 
 function checkOptions(activity: string, options: ActivityOptions): void {
   const what = `Option of activity "${activity}"`;
@@ -115,8 +117,13 @@ function checkRetry(what: string, retry: RetryOptions): void {
   if (attempts !== undefined && !(Number.isInteger(attempts) && attempts >= 1 && attempts <= 0xffffffff)) {
     throw new RangeError(`${what}.attempts must be a whole number from 1 on, got ${describe(attempts)}`);
   }
-  if (initialMs !== undefined) checkDuration(`${what}.initialMs`, initialMs);
-  if (maxMs !== undefined) checkDuration(`${what}.maxMs`, maxMs);
+  for (const [name, ms] of [
+    ["initialMs", initialMs],
+    ["maxMs", maxMs],
+  ] as const) {
+    if (ms !== undefined && checkDuration(`${what}.${name}`, ms) > retryMsMax)
+      throw new RangeError(`${what}.${name} is ${ms} ms, at most 24 hours (${retryMsMax} ms) are allowed`);
+  }
   if (backoff !== undefined && !(backoff >= 1 && backoff <= 1000))
     throw new RangeError(`${what}.backoff must be from 1 to 1000, got ${describe(backoff)}`);
   if (jitter !== undefined && !(jitter >= 0 && jitter <= 1))

@@ -125,7 +125,9 @@ export class Bundles {
       const crashes = (this.#crashes.get(hash) ?? 0) + 1;
       this.#crashes.set(hash, crashes);
       if (crashes < crashesMax) throw error;
-      throw new BrokenBundleError(`Cannot use bundle ${hash}: the V8 process died ${crashes} times evaluating its dependencies`, { cause: error });
+      throw new BrokenBundleError(`Cannot use bundle ${hash}: the V8 process died ${crashes} times evaluating its dependencies`, {
+        cause: error,
+      });
     }
   }
 

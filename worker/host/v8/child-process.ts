@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Socket } from "bun";
 import type { V8Assets } from "./assets.ts";
-import { Inbox, Outbox, channel } from "./frames.ts";
+import { channel, Inbox, Outbox } from "./frames.ts";
 
 /** The realm must not offer what a blob can't hold, and a blob must not depend on chance. */
 const blobFlags = [
@@ -106,7 +106,9 @@ export class ChildProcess {
     } catch (cause) {
       spawned?.kill("SIGKILL");
       closeSync(marker);
-      throw new ChildDiedError(`Cannot start the V8 process ${assets.node}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+      throw new ChildDiedError(`Cannot start the V8 process ${assets.node}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+        cause,
+      });
     } finally {
       listener.stop(false);
       rmSync(folder, { recursive: true, force: true });
@@ -121,7 +123,10 @@ export class ChildProcess {
   }
 
   /** Asks for something that is no delivery; answered in order. Rejects with `ChildDiedError`. */
-  command(command: { readonly name: string; readonly [field: string]: string | number }, texts: readonly string[] = []): Promise<CommandAnswer> {
+  command(
+    command: { readonly name: string; readonly [field: string]: string | number },
+    texts: readonly string[] = [],
+  ): Promise<CommandAnswer> {
     if (this.#gone) return Promise.reject(new ChildDiedError("The V8 process has ended"));
     return new Promise((resolve, reject) => {
       this.#commands.push({ resolve, reject });
@@ -208,7 +213,9 @@ async function raceStart(connected: Promise<Socket>, child: ChildProcess["proces
     timer = setTimeout(() => reject(new Error(`it did not connect within ${startTimeoutMs} ms`)), startTimeoutMs);
   });
   const ended = child.exited.then(async (code) => {
-    throw new Error(`it ended with ${child.signalCode ?? `code ${code}`}: ${(await new Response(child.stderr).text()).trim().slice(-stderrBytesKept)}`);
+    throw new Error(
+      `it ended with ${child.signalCode ?? `code ${code}`}: ${(await new Response(child.stderr).text()).trim().slice(-stderrBytesKept)}`,
+    );
   });
   ended.catch(() => {}); // it also ends long after it connected
   try {

@@ -48,7 +48,10 @@ function runCommand(body) {
   const jsonBytes = body.readUInt32LE(0);
   const command = JSON.parse(body.toString("utf8", 4, 4 + jsonBytes));
   let at = 4 + jsonBytes;
-  const texts = (command.texts ?? []).map((bytes) => body.toString("utf8", at, (at += bytes)));
+  const texts = command.texts.map((bytes) => {
+    at += bytes;
+    return body.toString("utf8", at - bytes, at);
+  });
   let answer;
   try {
     answer = commands[command.name](command, texts);

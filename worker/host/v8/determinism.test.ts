@@ -42,9 +42,11 @@ async function evaluate(code: string, seed = 1, type = "evaluate"): Promise<unkn
 }
 
 test("the clock is the run's", async () => {
-  expect(await evaluate("return [Date.now(), new Date().getTime(), Date(), new Date().toISOString(), performance.now(), performance.timeOrigin]")).toEqual([
-    startMs, startMs, "Tue Feb 03 2026 04:05:06 GMT+0000 (Coordinated Universal Time)", "2026-02-03T04:05:06.007Z", 0, startMs,
-  ]);
+  expect(
+    await evaluate(
+      "return [Date.now(), new Date().getTime(), Date(), new Date().toISOString(), performance.now(), performance.timeOrigin]",
+    ),
+  ).toEqual([startMs, startMs, "Tue Feb 03 2026 04:05:06 GMT+0000 (Coordinated Universal Time)", "2026-02-03T04:05:06.007Z", 0, startMs]);
 });
 
 test("Date keeps its form", async () => {
@@ -53,7 +55,17 @@ test("Date keeps its form", async () => {
     return [new Date(0).toISOString(), new Date(2026, 0, 31, 12).toISOString(), Date.UTC(2000, 1), Date.parse("2020-02-02"), new Day(0).label,
       new Day() instanceof Date, Date.length, Date.name, new Date().constructor === Date, Object.prototype.toString.call(new Date()), new Date(NaN).getTime()]`;
   expect(await evaluate(code)).toEqual([
-    "1970-01-01T00:00:00.000Z", "2026-01-31T12:00:00.000Z", 949363200000, 1580601600000, "1970-01-01", true, 7, "Date", true, "[object Date]", null,
+    "1970-01-01T00:00:00.000Z",
+    "2026-01-31T12:00:00.000Z",
+    949363200000,
+    1580601600000,
+    "1970-01-01",
+    true,
+    7,
+    "Date",
+    true,
+    "[object Date]",
+    null,
   ]);
 });
 
@@ -65,7 +77,19 @@ test("the zone is UTC and the locale en-US, whatever the machine's", async () =>
       new Intl.NumberFormat("de").format(1234.5), ["b", "a", "ä"].sort(new Intl.Collator("de").compare).join(), new Intl.PluralRules("en", { type: "ordinal" }).select(2),
       new Intl.ListFormat("en").format(["a", "b"]), new Intl.RelativeTimeFormat("en").format(-1, "day"), [...new Intl.Segmenter("en").segment("ab")].length]`;
   expect(await evaluate(code)).toEqual([
-    0, "UTC", "en-US", "7/20/1970, 12:00:00 AM", "1,234.5", "2/3/2026", "20. Juli 1970", "1.234,5", "a,ä,b", "two", "a and b", "1 day ago", 2,
+    0,
+    "UTC",
+    "en-US",
+    "7/20/1970, 12:00:00 AM",
+    "1,234.5",
+    "2/3/2026",
+    "20. Juli 1970",
+    "1.234,5",
+    "a,ä,b",
+    "two",
+    "a and b",
+    "1 day ago",
+    2,
   ]);
 });
 
@@ -76,7 +100,16 @@ test("an Intl object keeps its form", async () => {
     return [f instanceof Intl.NumberFormat, format(2), [1, 2].map(f.format).join(), f.formatToParts(1)[0].type, Intl.NumberFormat.supportedLocalesOf(["de"]).join(),
       Object.prototype.toString.call(f), (() => { try { return Intl.PluralRules("en"); } catch (e) { return e.name; } })(),
       (() => { try { return new Intl.NumberFormat("en", { style: "nonsense" }); } catch (e) { return e.name; } })()]`;
-  expect(await evaluate(code)).toEqual([true, "€2.00", "€1.00,€2.00", "currency", "de", "[object Intl.NumberFormat]", "TypeError", "RangeError"]);
+  expect(await evaluate(code)).toEqual([
+    true,
+    "€2.00",
+    "€1.00,€2.00",
+    "currency",
+    "de",
+    "[object Intl.NumberFormat]",
+    "TypeError",
+    "RangeError",
+  ]);
 });
 
 test("randomness repeats with the seed and differs without", async () => {
@@ -89,7 +122,9 @@ test("randomness repeats with the seed and differs without", async () => {
 });
 
 test("random numbers are spread evenly", async () => {
-  const counts = (await evaluate("const c = new Array(10).fill(0); for (let i = 0; i < 10000; i++) c[Math.floor(Math.random() * 10)]++; return c")) as number[];
+  const counts = (await evaluate(
+    "const c = new Array(10).fill(0); for (let i = 0; i < 10000; i++) c[Math.floor(Math.random() * 10)]++; return c",
+  )) as number[];
   for (const count of counts) expect(Math.abs(count - 1000)).toBeLessThan(120);
 });
 
@@ -136,6 +171,8 @@ test("what this realm has is a known list", async () => {
   const names = (await evaluate("return Object.getOwnPropertyNames(Object.getPrototypeOf(Object.create(globalThis))).sort()")) as string[];
   expect(names).toMatchInlineSnapshot(`
     [
+      "AbortController",
+      "AbortSignal",
       "AggregateError",
       "Array",
       "ArrayBuffer",
@@ -152,7 +189,9 @@ test("what this realm has is a known list", async () => {
       "Deno",
       "Error",
       "EvalError",
+      "Event",
       "EventSource",
+      "EventTarget",
       "FinalizationRegistry",
       "Float32Array",
       "Float64Array",
@@ -181,8 +220,12 @@ test("what this realm has is a known list", async () => {
       "String",
       "Symbol",
       "SyntaxError",
+      "TextDecoder",
+      "TextEncoder",
       "TypeError",
       "URIError",
+      "URL",
+      "URLSearchParams",
       "Uint16Array",
       "Uint32Array",
       "Uint8Array",
@@ -194,6 +237,8 @@ test("what this realm has is a known list", async () => {
       "WebSocket",
       "Worker",
       "XMLHttpRequest",
+      "atob",
+      "btoa",
       "caches",
       "clearImmediate",
       "clearInterval",
@@ -225,6 +270,7 @@ test("what this realm has is a known list", async () => {
       "setImmediate",
       "setInterval",
       "setTimeout",
+      "structuredClone",
       "undefined",
       "unescape",
     ]
@@ -250,11 +296,20 @@ test("timers are durable timers", async () => {
   const run = new SuiteRun(bench, "evaluate");
   const note = (commands: Awaited<ReturnType<SuiteRun["deliver"]>>) => commands.map(({ kind, op, durationMs }) => [kind, op, durationMs]);
   const { timer, cancelOp } = CommandKind;
-  expect(note(await run.start(code))).toEqual([[timer, 1, 50], [timer, 2, 10], [cancelOp, 1, undefined], [timer, 3, 5], [timer, 4, 100]]);
+  expect(note(await run.start(code))).toEqual([
+    [timer, 1, 50],
+    [timer, 2, 10],
+    [cancelOp, 1, undefined],
+    [timer, 3, 5],
+    [timer, 4, 100],
+  ]);
   expect(note(await run.deliver(run.resolved(3)))).toEqual([[timer, 5, 5]]);
   expect(note(await run.deliver(run.resolved(5)))).toEqual([[timer, 6, 5]]);
   expect(await run.deliver(run.resolved(2))).toEqual([]);
-  expect(note(await run.deliver(run.resolved(6)))).toEqual([[timer, 7, 5], [cancelOp, 7, undefined]]);
+  expect(note(await run.deliver(run.resolved(6)))).toEqual([
+    [timer, 7, 5],
+    [cancelOp, 7, undefined],
+  ]);
   const [command] = await run.deliver(run.resolved(4));
   expect(decode(command?.payload?.data)).toEqual(["tick", "tick", "a", "tick"]);
 });
@@ -269,16 +324,41 @@ test("an error in a timer's callback fails the run", async () => {
 test("sleep takes what is a duration and refuses the rest at the call", async () => {
   const timerOf = async (argument: string) => {
     const run = new SuiteRun(bench, "evaluate");
-    const [command] = await run.deliver({ kind: "start", nowMs: startMs, input: new TextEncoder().encode(JSON.stringify(`await sleep(${argument})`)) });
+    const [command] = await run.deliver({
+      kind: "start",
+      nowMs: startMs,
+      input: new TextEncoder().encode(JSON.stringify(`await sleep(${argument})`)),
+    });
     return command?.kind === CommandKind.timer ? (command.durationMs ?? 0) : command?.failure?.type;
   };
   const year = 365.25 * 86400000;
   const cases: [string, string | number | undefined][] = [
-    ["0", 0], ["-1", 0], ["-1e300", 0], ["0.2", 1], ["2147483647", 2147483647], ["2147483648", 2147483648], ["2147483649", 2147483649],
-    ["30 * 86400000", 30 * 86400000], [`${year}`, year], [`100 * ${year}`, 100 * year], [`100 * ${year} + 1`, "RangeError"],
-    ["Infinity", "RangeError"], ["-Infinity", "RangeError"], ["NaN", "TypeError"], ['"1000"', "TypeError"], ["undefined", "TypeError"], ["null", "TypeError"], ["10n", "TypeError"],
-    ["{ until: new Date(Date.now() + 500) }", 500], ["{ until: Date.now() + 1 }", 1], ["{ until: new Date(0) }", 0], ["{ until: NaN }", "TypeError"],
-    ["{ until: new Date(NaN) }", "TypeError"], ["{}", "TypeError"], ['{ until: "tomorrow" }', "TypeError"], ["{ until: Infinity }", "RangeError"],
+    ["0", 0],
+    ["-1", 0],
+    ["-1e300", 0],
+    ["0.2", 1],
+    ["2147483647", 2147483647],
+    ["2147483648", 2147483648],
+    ["2147483649", 2147483649],
+    ["30 * 86400000", 30 * 86400000],
+    [`${year}`, year],
+    [`100 * ${year}`, 100 * year],
+    [`100 * ${year} + 1`, "RangeError"],
+    ["Infinity", "RangeError"],
+    ["-Infinity", "RangeError"],
+    ["NaN", "TypeError"],
+    ['"1000"', "TypeError"],
+    ["undefined", "TypeError"],
+    ["null", "TypeError"],
+    ["10n", "TypeError"],
+    ["{ until: new Date(Date.now() + 500) }", 500],
+    ["{ until: Date.now() + 1 }", 1],
+    ["{ until: new Date(0) }", 0],
+    ["{ until: NaN }", "TypeError"],
+    ["{ until: new Date(NaN) }", "TypeError"],
+    ["{}", "TypeError"],
+    ['{ until: "tomorrow" }', "TypeError"],
+    ["{ until: Infinity }", "RangeError"],
   ];
   for (const [argument, want] of cases) expect([argument, await timerOf(argument)]).toEqual([argument, want]);
 });

@@ -21,6 +21,10 @@ beforeAll(async () => {
         const names = { activity, sleep, signal, runtime, z, addDays, setDefaultOptions, getDefaultOptions, next, box };
         return new Function(...Object.keys(names), '"use strict"; return (async () => {' + code + "})()")(...Object.values(names));
       });
+      export const chunks = durable(async function* (n: number) { for (let i = 0; i < n; i++) { await sleep(1); yield i; } return "end"; });
+      export const inline = durable(async (n: number) => [await chunks(n), typeof chunks]);
+      const acts = runtime.activities<{ charge(i: { cents: number }): Promise<string>; ping(): void }>({ startToCloseMs: 7, retry: { attempts: 2 } });
+      export const typed = durable(async () => { acts.ping(); return acts.charge({ cents: 5 }, { retry: { attempts: 9 } }); });
       export const sloppy = durable(async (code: string) => new Function(code)());
       export const pauses = durable(async (code: string) => {
         const pause = async (v?: unknown) => (await activity("pause"), v);
@@ -127,7 +131,7 @@ test("the host's entry points are out of reach", async () => {
       if ((typeof value !== "object" && typeof value !== "function") || value === null || seen.has(value)) continue;
       seen.add(value);
       for (const key of Reflect.ownKeys(value)) {
-        if (["deliver", "collect", "seal", "boot"].includes(String(key))) found.push(key);
+        if (["deliver", "collect", "boot"].includes(String(key))) found.push(key);
         const d = Reflect.getOwnPropertyDescriptor(value, key);
         open.push(d.value, d.get, d.set);
       }
@@ -154,8 +158,34 @@ describe("the language works across awaits", () => {
 
 test("hostile text passes through unchanged: as payload, as name, as message", async () => {
   const texts = [
-    "", " ", "\u0000", "\u001f\u001e", "undefined", "null", "NaN", "__proto__", "constructor", "\\", '"', "'", "`${x}`", "../../etc/passwd", "<script>",
-    "ÅÍÎÏ˝ÓÔÒÚÆ☃", "田中さん", "ﷺ", "👩‍👩‍👧‍👦🏳️‍🌈", "\u202e\u200b\ufeff", "\ud800", "a\udfff", "‮test", "Ω≈ç√∫˜µ", "\u2028\u2029", "%00", "${jndi:ldap://x}", "x".repeat(5000),
+    "",
+    " ",
+    "\u0000",
+    "\u001f\u001e",
+    "undefined",
+    "null",
+    "NaN",
+    "__proto__",
+    "constructor",
+    "\\",
+    '"',
+    "'",
+    "`$\u007bx}`",
+    "../../etc/passwd",
+    "<script>",
+    "ÅÍÎÏ˝ÓÔÒÚÆ☃",
+    "田中さん",
+    "ﷺ",
+    "👩‍👩‍👧‍👦🏳️‍🌈",
+    "\u202e\u200b\ufeff",
+    "\ud800",
+    "a\udfff",
+    "‮test",
+    "Ω≈ç√∫˜µ",
+    "\u2028\u2029",
+    "%00",
+    "$\u007bjndi:ldap://x}",
+    "x".repeat(5000),
   ];
   const run = new SuiteRun(bench, "evaluate");
   const [command] = await run.start("const v = await activity('ünïcødé \"name\"', await signal('s')); throw new Error(v)");
@@ -183,15 +213,23 @@ test("a name that can't be one is refused at the call", async () => {
 
 test("what has no JSON form is refused at the call, by name", async () => {
   expect(await evaluate("await activity('charge', 1n)")).toMatch(/^TypeError: Input of activity "charge" can't be sent as JSON: .*BigInt/);
-  expect(await evaluate("const a = {}; a.a = a; await activity('charge', a)")).toMatch(/^TypeError: Input of activity "charge" can't be sent as JSON: .*circular/);
-  expect(await evaluate("await activity('charge', () => 1)")).toBe('TypeError: Input of activity "charge" can\'t be sent as JSON: it is a function');
+  expect(await evaluate("const a = {}; a.a = a; await activity('charge', a)")).toMatch(
+    /^TypeError: Input of activity "charge" can't be sent as JSON: .*circular/,
+  );
+  expect(await evaluate("await activity('charge', () => 1)")).toBe(
+    'TypeError: Input of activity "charge" can\'t be sent as JSON: it is a function',
+  );
   expect(await evaluate("return 5n")).toMatch(/^TypeError: Result of workflow "evaluate" can't be sent as JSON/);
 });
 
 test("a payload above the limit is refused at the call and never retried", async () => {
   const run = new SuiteRun(bench, "evaluate");
   const [command] = await run.start("await activity('store', 'x'.repeat(32 * 1024 * 1024))");
-  expect(command?.failure).toMatchObject({ type: "PayloadTooLargeError", nonRetryable: true, message: expect.stringContaining('activity "store"') });
+  expect(command?.failure).toMatchObject({
+    type: "PayloadTooLargeError",
+    nonRetryable: true,
+    message: expect.stringContaining('activity "store"'),
+  });
   const [fits] = await new SuiteRun(bench, "evaluate").start("await activity('store', 'x'.repeat(32 * 1024 * 1024 - 2))");
   expect(fits?.payload?.data?.length).toBe(32 * 1024 * 1024);
 }, 30_000);
@@ -204,14 +242,152 @@ test("options of an activity are recorded, and wrong ones refused", async () => 
       startToCloseMs: 1000, scheduleToCloseMs: 60000, heartbeatMs: 500, idempotencyKey: "k-1" })`);
   expect(plain?.options).toEqual({
     retry: { attemptsMax: 0, initialMs: 100, intervalMsMax: 60_000, backoffMilli: 2000, jitterMilli: 200, nonRetryable: [] },
-    startToCloseMs: 0, scheduleToCloseMs: 0, heartbeatMs: 0, idempotencyKey: "",
+    startToCloseMs: 0,
+    scheduleToCloseMs: 0,
+    heartbeatMs: 0,
+    idempotencyKey: "",
   });
   expect(full?.options).toEqual({
     retry: { attemptsMax: 5, initialMs: 10, intervalMsMax: 1000, backoffMilli: 1500, jitterMilli: 0, nonRetryable: ["CardDeclined"] },
-    startToCloseMs: 1000, scheduleToCloseMs: 60_000, heartbeatMs: 500, idempotencyKey: "k-1",
+    startToCloseMs: 1000,
+    scheduleToCloseMs: 60_000,
+    heartbeatMs: 500,
+    idempotencyKey: "k-1",
   });
-  for (const options of ["{ retries: 3 }", "{ retry: { attempts: 0 } }", "{ retry: { attempts: 1.5 } }", "{ retry: { backoff: 0.5 } }", "{ retry: { jitter: 2 } }",
-    "{ startToCloseMs: NaN }", "{ idempotencyKey: 5 }", "{ retry: { nonRetryable: 'X' } }", "null"]) {
-    expect([options, await evaluate(`await activity("a", 1, ${options})`)]).toEqual([options, expect.stringMatching(/^(Type|Range)Error: Option/)]);
+  for (const options of [
+    "{ retries: 3 }",
+    "{ retry: { attempts: 0 } }",
+    "{ retry: { attempts: 1.5 } }",
+    "{ retry: { backoff: 0.5 } }",
+    "{ retry: { jitter: 2 } }",
+    "{ startToCloseMs: NaN }",
+    "{ idempotencyKey: 5 }",
+    "{ retry: { nonRetryable: 'X' } }",
+    "null",
+  ]) {
+    expect([options, await evaluate(`await activity("a", 1, ${options})`)]).toEqual([
+      options,
+      expect.stringMatching(/^(Type|Range)Error: Option/),
+    ]);
   }
+});
+
+test("what libraries expect of an environment is there", async () => {
+  const code = `
+    const u = new URL("../b?x=1&y=a%20b#h", "https://user:pw@Example.com:8080/a/c/d");
+    u.searchParams.append("z", "é");
+    const bytes = new TextEncoder().encode("é");
+    const controller = new AbortController();
+    let aborted = 0;
+    controller.signal.addEventListener("abort", () => aborted++);
+    controller.abort();
+    let order = [];
+    queueMicrotask(() => order.push("micro"));
+    order.push("first");
+    await null;
+    return [u.href, u.host, new URL("http://xn--mnchen-3ya.de/ä").href, [...new URLSearchParams("a=1&a=2").getAll("a")].join(), new TextDecoder().decode(bytes), bytes.length,
+      atob(btoa("hi")), structuredClone(new Map([[1, { a: 1 }]])).get(1).a, aborted, order.join(), URL.canParse?.("nope") ?? false]`;
+  expect(await evaluate(code)).toEqual([
+    "https://user:pw@example.com:8080/a/b?x=1&y=a+b&z=%C3%A9#h",
+    "example.com:8080",
+    "http://xn--mnchen-3ya.de/%C3%A4",
+    "1,2",
+    "é",
+    2,
+    "hi",
+    1,
+    1,
+    "first,micro",
+    false,
+  ]);
+});
+
+test("URLs are read as the engine of the worker reads them", async () => {
+  const urls = [
+    "http://a/b/../c",
+    "HTTP://A:80/",
+    "https://a:443",
+    "ftp://a:21/x",
+    "file:///C:/x/../y",
+    "mailto:a@b",
+    "data:text/plain,x y",
+    "http://1.2.3",
+    "http://0x7f.1/",
+    "http://[::1]:3/",
+    "http://a b/",
+    "http://a/ b?c d#e f",
+    "//a/b",
+    "/x",
+    "",
+    "http://",
+    "http://user@/x",
+    "javascript:alert(1)",
+    "http://ex%41mple.com",
+    "http://a/\\b",
+    "blob:http://a/1",
+    "x:y",
+    "http://a?b",
+    "http://a#",
+  ];
+  const read = (text: string) => {
+    try {
+      const { href, origin, pathname } = new URL(text, "http://base.example/dir/file");
+      return [href, origin, pathname];
+    } catch (error) {
+      return (error as Error).name;
+    }
+  };
+  const own = await evaluate(`const read = ${read.toString()}; return ${JSON.stringify(urls)}.map(read)`);
+  expect(own).toEqual(urls.map(read));
+});
+
+test("zod reads URLs, and its errors are made in a frozen realm", async () => {
+  expect(
+    await evaluate(
+      "return [z.url().safeParse('https://a.b/c').success, z.url().safeParse('nope').success, z.iso.datetime().safeParse('2020-01-01T00:00:00Z').success]",
+    ),
+  ).toEqual([true, false, true]);
+  expect(
+    await evaluate("return z.object({ a: z.string().min(2), b: z.array(z.number()).optional() }).safeParse({ a: '' }).error.issues.length"),
+  ).toBe(1);
+});
+
+test("a generator's last chunk can be read, and its return value is the result", async () => {
+  const run = new SuiteRun(bench, "chunks");
+  await run.start(2);
+  expect(await run.query("yielded")).toMatchObject({ kind: "ok", value: encode(undefined) });
+  await run.deliver(run.resolved(1));
+  expect(await run.query("yielded")).toMatchObject({ kind: "ok", value: encode(0) });
+  expect((await run.deliver(run.resolved(2))).map(brief)).toEqual([["complete", "end"]]);
+  const inline = new SuiteRun(bench, "inline");
+  await inline.start(1);
+  expect((await inline.deliver(inline.resolved(1))).map(brief)).toEqual([["complete", ["end", "function"]]]);
+});
+
+test("typed activities carry their defaults, field by field", async () => {
+  const [ping, charge] = await new SuiteRun(bench, "typed").start();
+  expect(ping).toMatchObject({ name: "ping", options: { startToCloseMs: 7, retry: { attemptsMax: 2 } } });
+  expect(ping?.payload?.data).toHaveLength(0);
+  expect(charge).toMatchObject({ name: "charge", options: { startToCloseMs: 7, retry: { attemptsMax: 9 } } });
+});
+
+test("a run that has ended asks for nothing more", async () => {
+  const code = `
+    (async () => { for (let i = 0; i < 20; i++) await null; activity("late"); setTimeout(() => {}, 1); await signal("late"); })();
+    activity("open");
+    return 1`;
+  const run = new SuiteRun(bench, "evaluate");
+  expect((await run.start(code)).map(brief)).toEqual([
+    ["activity", 1, "open", undefined],
+    ["complete", 1],
+  ]);
+  expect(await run.deliver(run.resolved(1))).toEqual([]);
+  expect(await run.deliver(run.cancelled())).toEqual([]);
+});
+
+test("too many open operations are refused at the call", async () => {
+  const run = new SuiteRun(bench, "evaluate");
+  const commands = await run.start("for (let i = 0; i < 10000; i++) sleep(1); await sleep(1)");
+  expect(commands).toHaveLength(10_001);
+  expect(commands.at(-1)?.failure).toMatchObject({ type: "RangeError", message: expect.stringContaining("10000") });
 });

@@ -1,7 +1,8 @@
 /** Records of the guest kernel, read into commands, log lines and answers. */
+
+import { InvariantError } from "#core/base";
 import type { ActivityOptionsInit, CommandInit, FailureInit } from "#proto";
 import { CommandKind } from "#proto";
-import { InvariantError } from "#core/base";
 import type { QueryResult } from "../guest-host.ts";
 import type { WireFailure, WireOptions } from "./protocol.ts";
 import { record } from "./protocol.ts";
@@ -157,9 +158,8 @@ const knownOptionsMax = 256;
 function optionsOf(text: string): ActivityOptionsInit {
   const known = knownOptions.get(text);
   if (known !== undefined) return known;
-  const [attemptsMax, initialMs, intervalMsMax, backoffMilli, jitterMilli, start, schedule, heartbeatMs, nonRetryable, idempotencyKey] = JSON.parse(
-    text,
-  ) as WireOptions;
+  const [attemptsMax, initialMs, intervalMsMax, backoffMilli, jitterMilli, start, schedule, heartbeatMs, nonRetryable, idempotencyKey] =
+    JSON.parse(text) as WireOptions;
   const options: ActivityOptionsInit = {
     retry: { attemptsMax, initialMs, intervalMsMax, backoffMilli, jitterMilli, nonRetryable: [...nonRetryable] },
     startToCloseMs: start,

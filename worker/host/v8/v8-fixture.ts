@@ -1,8 +1,7 @@
 /** V8 hosts for tests: the native parts are built when they are not current. */
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { mkdirSync } from "node:fs";
 import { bundleWorkflows } from "../../bundle/bundler.ts";
 import { V8Host, type V8HostOptions } from "./v8-host.ts";
 

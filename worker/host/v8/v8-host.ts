@@ -84,9 +84,15 @@ export class V8Host implements GuestHost {
     await this.#running();
   }
 
+  /** Of the process that holds V8, while one runs. */
+  get pid(): number | undefined {
+    return this.#child?.process.pid;
+  }
+
   open(run: GuestRun): void {
     if (this.#runs.has(run.key)) throw new InvariantError(`The key ${run.key} is in use by run ${this.#runs.get(run.key)!.run.run}`);
-    if (!(Number.isInteger(run.key) && run.key > 0 && run.key <= 0xffffffff)) throw new InvariantError(`The key ${run.key} is not a number from 1 to 2^32-1`);
+    if (!(Number.isInteger(run.key) && run.key > 0 && run.key <= 0xffffffff))
+      throw new InvariantError(`The key ${run.key} is not a number from 1 to 2^32-1`);
     this.#runs.set(run.key, { run, realm: undefined });
   }
 
@@ -100,7 +106,9 @@ export class V8Host implements GuestHost {
     if (deliveries.length === 0) return { kind: "ok", commands: [] };
     const first = deliveries[0]!.kind;
     if ((first === "start") !== (open.realm === undefined)) {
-      throw new InvariantError(`The first delivery to run ${open.run.run} is "${first}", but the run ${open.realm === undefined ? "has not" : "has"} started`);
+      throw new InvariantError(
+        `The first delivery to run ${open.run.run} is "${first}", but the run ${open.realm === undefined ? "has not" : "has"} started`,
+      );
     }
     if (open.realm === undefined && !this.#placeNow(open)) {
       const failed = await this.#loadAndPlace(open);
@@ -211,7 +219,8 @@ export class V8Host implements GuestHost {
 
   #nextWaiter(answer: Answer): Waiter {
     const waiter = this.#waiters[this.#answered];
-    if (waiter === undefined || waiter.run.key !== answer.key) throw new InvariantError(`The V8 process answered run ${answer.key} out of order`);
+    if (waiter === undefined || waiter.run.key !== answer.key)
+      throw new InvariantError(`The V8 process answered run ${answer.key} out of order`);
     this.#answered++;
     if (this.#answered > 1024 && this.#answered * 2 > this.#waiters.length) {
       this.#waiters = this.#waiters.slice(this.#answered);
@@ -234,7 +243,8 @@ export class V8Host implements GuestHost {
       waiter.resolve({ kind: "broken", message: realm === undefined ? records.broken : this.#mapper.text(realm.bundle, records.broken) });
       return;
     }
-    if (realm !== undefined) for (const command of records.commands) if (command.failure !== undefined) this.#mapper.failure(realm.bundle, command.failure);
+    if (realm !== undefined)
+      for (const command of records.commands) if (command.failure !== undefined) this.#mapper.failure(realm.bundle, command.failure);
     waiter.resolve({ kind: "ok", commands: records.commands });
   }
 

@@ -4,7 +4,7 @@ import { workflowMark } from "#sdk/runtime/workflow";
 import type { WireFailure } from "../protocol.ts";
 import { deliveryFlag, deliveryKind, record } from "../protocol.ts";
 import { resetContext } from "./context.ts";
-import { locate, toActivityError, toError, toFailure } from "./failure.ts";
+import { toActivityError, toError, toFailure } from "./failure.ts";
 import { evaluateMain } from "./modules.ts";
 import { leaveQueue, queueOf } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
@@ -76,7 +76,10 @@ function findWorkflow(run: Run): ((input: unknown) => Promise<unknown>) | undefi
     exports = evaluateMain();
   } catch (error) {
     const failure = toFailure(error);
-    run.emit(record.broken, JSON.stringify(`The workflow code fails while it is loaded: ${failure.stack ?? `${failure.type}: ${failure.message}`}`));
+    run.emit(
+      record.broken,
+      JSON.stringify(`The workflow code fails while it is loaded: ${failure.stack ?? `${failure.type}: ${failure.message}`}`),
+    );
     return undefined;
   }
   const found = Object.hasOwn(exports, run.type) ? exports[run.type] : undefined;
@@ -117,7 +120,7 @@ function resolve(run: Run, op: number, text: string): void {
   try {
     pending.resolve(fromJson(text, `Result of activity "${pending.name}"`));
   } catch (error) {
-    pending.reject(error);
+    pending.reject(() => error as Error);
   }
 }
 
@@ -125,7 +128,7 @@ function reject(run: Run, op: number, failure: WireFailure): void {
   const pending = run.pending.get(op);
   if (pending === undefined) return;
   run.pending.delete(op);
-  pending.reject(pending.kind === "activity" ? toActivityError(pending.name, failure, pending.trace) : toError(failure));
+  pending.reject(() => (pending.kind === "activity" ? toActivityError(pending.name, failure) : toError(failure)));
 }
 
 function signal(run: Run, name: string, text: string): void {
@@ -158,11 +161,7 @@ function cancel(run: Run, reason: string): void {
     if (pending.kind === "signal") leaveQueue(run, pending);
     run.emit(record.cancelOp, pending.op);
   }
-  for (const pending of interrupted) {
-    const error = new CancelledError(reason);
-    locate(error, pending.trace);
-    pending.reject(error);
-  }
+  for (const pending of interrupted) pending.reject(() => new CancelledError(reason));
 }
 
 function answer(run: Run, name: string, input: string): void {

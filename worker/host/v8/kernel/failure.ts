@@ -27,12 +27,10 @@ function ofError(error: Error, depth: number): WireFailure {
 }
 
 /** The error that an activity call rejects with. */
-export function toActivityError(activity: string, failure: WireFailure, trace: { readonly stack?: string }): ActivityError {
+export function toActivityError(activity: string, failure: WireFailure): ActivityError {
   const details = failure.details === undefined ? undefined : parsed(failure.details);
-  const fields = { type: failure.type, message: failure.message, details, attempts: failure.attempts ?? 0, cause: toError(failure) };
-  const error = new ActivityError(activity, fields);
-  locate(error, trace);
-  return error;
+  const { type, message, attempts = 0 } = failure;
+  return new ActivityError(activity, { type, message, details, attempts, cause: toError(failure) });
 }
 
 /** An error of the other side, as far as JSON carries it. */
@@ -43,13 +41,6 @@ export function toError(failure: WireFailure): Error {
   Object.defineProperty(error, "stack", hidden(failure.stack || `${failure.type}: ${failure.message}`));
   if (failure.details !== undefined) Object.defineProperty(error, "details", hidden(parsed(failure.details)));
   return error;
-}
-
-/** Gives `error` the stack of the call it answers: its own would only show the kernel. */
-export function locate(error: Error, trace: { readonly stack?: string }): void {
-  const frames = (trace.stack ?? "").split("\n").slice(1).join("\n");
-  const stack = `${error.name}: ${error.message}${frames === "" ? "" : `\n${frames}`}`;
-  Object.defineProperty(error, "stack", { value: stack, writable: true, configurable: true });
 }
 
 function cleanStack(error: Error): string {

@@ -8,7 +8,15 @@
 
 /** Kept extensible until a blob was opened: V8 adds properties to them when it opens one. */
 export function freezeIntrinsics(realm: typeof globalThis): void {
-  allowOverrides(Object.prototype, ["constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf"]);
+  allowOverrides(Object.prototype, [
+    "constructor",
+    "hasOwnProperty",
+    "isPrototypeOf",
+    "propertyIsEnumerable",
+    "toLocaleString",
+    "toString",
+    "valueOf",
+  ]);
   allowOverrides(Function.prototype, ["toString", "bind", "call", "apply"]);
   for (const type of [Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, AggregateError]) {
     allowOverrides(type.prototype, ["constructor", "message", "name", "toString"]);
@@ -29,7 +37,8 @@ export function freezeRealm(realm: typeof globalThis): void {
 /** `RegExp.$1` and its kin would show one run what another one matched last. */
 function dropLegacyRegExp(): void {
   for (const name of Object.getOwnPropertyNames(RegExp)) {
-    if (/^(\$[1-9_&+`']|input|lastMatch|lastParen|leftContext|rightContext)$/.test(name)) delete (RegExp as unknown as Record<string, unknown>)[name];
+    if (/^(\$[1-9_&+`']|input|lastMatch|lastParen|leftContext|rightContext)$/.test(name))
+      delete (RegExp as unknown as Record<string, unknown>)[name];
   }
 }
 
@@ -110,7 +119,8 @@ export function freezePackage(root: unknown, frozen: Set<object>): void {
   const open: unknown[] = [root];
   while (open.length > 0) {
     const value = open.pop();
-    if ((typeof value !== "object" && typeof value !== "function") || value === null || frozen.has(value) || Object.isFrozen(value)) continue;
+    if ((typeof value !== "object" && typeof value !== "function") || value === null || frozen.has(value) || Object.isFrozen(value))
+      continue;
     frozen.add(value);
     if (isPrototype(value)) allowOverrides(value, Reflect.ownKeys(value));
     else settleGetters(value);
@@ -158,5 +168,8 @@ export function freezeExports(module: object): void {
 function isNamespace(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Object.getPrototypeOf(value) !== Object.prototype) return false;
   const properties = Object.values(Object.getOwnPropertyDescriptors(value));
-  return properties.length > 0 && properties.every(({ get, set, configurable }) => get !== undefined && set !== undefined && configurable === true);
+  return (
+    properties.length > 0 &&
+    properties.every(({ get, set, configurable }) => get !== undefined && set !== undefined && configurable === true)
+  );
 }

@@ -17,7 +17,12 @@ interface Shape {
 }
 
 const shapes: readonly Shape[] = [
-  { name: "NumberFormat", bound: ["format"], methods: ["formatToParts", "formatRange", "formatRangeToParts", "resolvedOptions"], callable: true },
+  {
+    name: "NumberFormat",
+    bound: ["format"],
+    methods: ["formatToParts", "formatRange", "formatRangeToParts", "resolvedOptions"],
+    callable: true,
+  },
   {
     name: "DateTimeFormat",
     bound: ["format"],
@@ -80,7 +85,11 @@ function makeWrapper(shape: Shape, Real: Construct): unknown {
   };
   const hidden = { configurable: true, enumerable: false };
   for (const name of shape.methods) {
-    const method = { [name](this: object, ...args: unknown[]) { return call(this, name, args); } }[name];
+    const method = {
+      [name](this: object, ...args: unknown[]) {
+        return call(this, name, args);
+      },
+    }[name];
     Object.defineProperty(Wrapper.prototype, name, { value: method, writable: true, ...hidden });
   }
   for (const name of shape.bound) {
@@ -98,6 +107,10 @@ function makeWrapper(shape: Shape, Real: Construct): unknown {
   }
   Object.defineProperty(Wrapper.prototype, Symbol.toStringTag, { value: `Intl.${shape.name}`, ...hidden });
   Object.defineProperty(Wrapper, "name", { value: shape.name });
-  Object.defineProperty(Wrapper, "supportedLocalesOf", { value: (...args: unknown[]) => Real.supportedLocalesOf(...args), writable: true, ...hidden });
+  Object.defineProperty(Wrapper, "supportedLocalesOf", {
+    value: (...args: unknown[]) => Real.supportedLocalesOf(...args),
+    writable: true,
+    ...hidden,
+  });
   return Wrapper;
 }

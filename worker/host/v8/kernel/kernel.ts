@@ -15,12 +15,14 @@ import type { DependencyScript, MainScript } from "./modules.ts";
 import { freezeDependencies, loadDependencies, loadMain } from "./modules.ts";
 import { engine } from "./operations.ts";
 import { rebind } from "./rebind.ts";
+import { provideWeb } from "./web/web.ts";
 
 export function boot(natives: Natives) {
   bindContext(natives);
   install(engine);
   rebind(globalThis);
   wrapIntl(Intl);
+  provideWeb(globalThis);
   removeAbsent(globalThis);
   return {
     deliver,

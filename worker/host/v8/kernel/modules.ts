@@ -22,7 +22,14 @@ export interface DependencyScript {
 }
 
 /** Value of the workflow's script. */
-export type MainScript = (require: Require, module: { exports: object }, exports: object, globalThis: object, self: object, global: object) => void;
+export type MainScript = (
+  require: Require,
+  module: { exports: object },
+  exports: object,
+  globalThis: object,
+  self: object,
+  global: object,
+) => void;
 
 let script: DependencyScript | undefined;
 /** Undefined: they are evaluated for each run. */

@@ -8,7 +8,6 @@ import type { Engine } from "#sdk/runtime/engine";
 import type { WireOptions } from "../protocol.ts";
 import { fieldEnd, record, recordEnd } from "../protocol.ts";
 import { isShielded, withShield } from "./context.ts";
-import { locate } from "./failure.ts";
 import { writeLog } from "./log.ts";
 import { toJson } from "./payload.ts";
 import { nextRandom, nextUuid } from "./random.ts";
@@ -23,28 +22,28 @@ export const engine: Engine = {
   activity(name, input, options) {
     const run = actingRun("activity()");
     const json = toJson(input, `Input of activity "${name}"`);
-    const refused = takeCancellation(run);
-    if (refused !== undefined) return refused;
+    const instead = intercept(run);
+    if (instead !== undefined) return instead;
     const op = nextOp(run, json.length);
     const settings = options === undefined ? defaultOptions : optionsText(options);
     run.out += record.activity + fieldEnd + op + fieldEnd + name + fieldEnd + settings + fieldEnd + json + recordEnd;
-    return pend(run, op, "activity", name, engine.activity);
+    return pend(run, op, "activity", name);
   },
 
   timer(ms) {
     const run = actingRun("sleep()");
-    return takeCancellation(run) ?? (startTimer(run, ms, "timer", engine.timer) as Promise<void>);
+    return intercept(run) ?? (startTimer(run, ms, "timer") as Promise<void>);
   },
 
   signal(name, timeoutMs) {
     const run = actingRun("signal()");
-    const refused = takeCancellation(run);
-    if (refused !== undefined) return refused;
+    const instead = intercept(run);
+    if (instead !== undefined) return instead;
     const op = nextOp(run, 0);
     run.emit(record.awaitSignal, op, name);
     const early = takeBuffered(run, name);
     if (early !== undefined) return Promise.resolve(early.value);
-    const waited = pend(run, op, "signal", name, engine.signal);
+    const waited = pend(run, op, "signal", name);
     queueOf(run.waiting, name).push(run.pending.get(op)!);
     return timeoutMs === undefined ? waited : withTimeout(run, op, waited, timeoutMs);
   },
@@ -82,10 +81,11 @@ export function actingRun(what: string): Run {
   return run;
 }
 
-export function startTimer(run: Run, ms: number, kind: PendingKind, caller: unknown): Promise<unknown> {
+export function startTimer(run: Run, ms: number, kind: PendingKind): Promise<unknown> {
+  if (run.ended) return new Promise(() => {});
   const op = nextOp(run, 0);
   run.emit(record.timer, op, ms);
-  return pend(run, op, kind, "", caller);
+  return pend(run, op, kind, "");
 }
 
 /** Withdraws an operation; it then never settles. */
@@ -118,24 +118,32 @@ function nextOp(run: Run, bytes: number): number {
     throw new RangeError(`Too many operations are open in this run: at most ${pendingMax} are allowed, wait for some before starting more`);
   }
   if (run.out.length + bytes > activationBytesMax) {
-    throw new RangeError(`What the run asks for at one time is above ${activationBytesMax} bytes: wait for some operations before starting more`);
+    throw new RangeError(
+      `What the run asks for at one time is above ${activationBytesMax} bytes: wait for some operations before starting more`,
+    );
   }
   run.ops += 1;
   return run.ops;
 }
 
-function pend(run: Run, op: number, kind: PendingKind, name: string, caller: unknown): Promise<unknown> {
-  // The run has ended, and what its last branches still ask for is of no interest to anyone.
-  if (run.ended) return new Promise(() => {});
-  const trace = {};
-  Error.captureStackTrace(trace, caller as never);
-  return new Promise((resolve, reject) => {
-    run.pending.set(op, { op, kind, name, shielded: isShielded(), resolve, reject, trace });
+function pend(run: Run, op: number, kind: PendingKind, name: string): Promise<unknown> {
+  const settled = new Promise((resolve, reject) => {
+    run.pending.set(op, { op, kind, name, shielded: isShielded(), resolve, reject });
   });
+  return settled.then(undefined, throwMade);
 }
 
-/** The rejection of an operation that meets a waiting cancellation. */
-function takeCancellation(run: Run): Promise<never> | undefined {
+/**
+ * An error made here has the functions that wait for it on its stack: V8 follows the awaits. To
+ * note the stack at each call instead would cost more than all the rest of an activation.
+ */
+function throwMade(makeError: () => Error): never {
+  throw makeError();
+}
+
+/** What an operation gives without being issued: a waiting cancellation, or nothing ever in a run that has ended. */
+function intercept(run: Run): Promise<never> | undefined {
+  if (run.ended) return new Promise(() => {});
   if (!run.cancelWaits || isShielded()) return undefined;
   run.cancelWaits = false;
   return Promise.reject(new CancelledError(run.cancelReason));
@@ -152,13 +160,11 @@ function takeBuffered(run: Run, name: string): { readonly value: unknown } | und
 function withTimeout(run: Run, op: number, waited: Promise<unknown>, timeoutMs: number): Promise<unknown> {
   const wait = run.pending.get(op)!;
   const timer = run.ops + 1;
-  startTimer(run, timeoutMs, "timeout", engine.signal).then(
+  startTimer(run, timeoutMs, "timeout").then(
     () => {
       if (!run.pending.has(op)) return;
       withdraw(run, op);
-      const error = new TimeoutError(`No signal "${wait.name}" came within ${timeoutMs} ms`);
-      locate(error, wait.trace);
-      wait.reject(error);
+      wait.reject(() => new TimeoutError(`No signal "${wait.name}" came within ${timeoutMs} ms`));
     },
     () => {}, // cancelled together with the wait
   );

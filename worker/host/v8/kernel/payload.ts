@@ -11,11 +11,15 @@ export function toJson(value: unknown, what: string): string {
   try {
     text = JSON.stringify(value);
   } catch (error) {
-    throw new TypeError(`${what} can't be sent as JSON: ${error instanceof Error ? error.message.split("\n")[0] : String(error)}`, { cause: error });
+    throw new TypeError(`${what} can't be sent as JSON: ${error instanceof Error ? error.message.split("\n")[0] : String(error)}`, {
+      cause: error,
+    });
   }
   if (text === undefined) throw new TypeError(`${what} can't be sent as JSON: it is a ${typeof value}`);
   if (text.length > payloadBytesMax / 3 && utf8Bytes(text) > payloadBytesMax) {
-    throw new PayloadTooLargeError(`${what} has ${utf8Bytes(text)} bytes, at most ${payloadBytesMax} are allowed: keep the data in a store and pass its name`);
+    throw new PayloadTooLargeError(
+      `${what} has ${utf8Bytes(text)} bytes, at most ${payloadBytesMax} are allowed: keep the data in a store and pass its name`,
+    );
   }
   return text;
 }

@@ -125,7 +125,7 @@ function makeTimers(): Record<string, unknown> {
 
 function arm(run: Run, handle: number, ms: number, again: boolean, callback: () => unknown): void {
   run.handles.set(handle, run.ops + 1);
-  startTimer(run, ms, "callback", arm).then(() => {
+  startTimer(run, ms, "callback").then(() => {
     if (again) arm(run, handle, ms, again, callback);
     else run.handles.delete(handle);
     guarded(run, callback);

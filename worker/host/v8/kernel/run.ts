@@ -18,9 +18,8 @@ export interface Pending {
   /** A cancellation passes it by. */
   readonly shielded: boolean;
   resolve(value: unknown): void;
-  reject(error: unknown): void;
-  /** Where the workflow asked for it: holds a `stack`. */
-  readonly trace: { readonly stack?: string };
+  /** The error is made where the workflow waits, so that its stack shows the way there. */
+  reject(makeError: () => Error): void;
 }
 
 /** A query may read but not act; `handler` is its own code, `drain` what its microtasks set off. */
@@ -85,7 +84,9 @@ export function currentRun(): Run | undefined {
 /** The run that reads `what`; for what is fixed by the run's history. */
 export function readingRun(what: string): Run {
   if (current === undefined) {
-    throw new DeterminismError(`Cannot use ${what} here: it needs a run, and a dependency's module level is evaluated once for all of them`);
+    throw new DeterminismError(
+      `Cannot use ${what} here: it needs a run, and a dependency's module level is evaluated once for all of them`,
+    );
   }
   return current;
 }

@@ -18,7 +18,10 @@ constexpr size_t kHeaderBytes = 28;
 constexpr size_t kAnswerHeaderBytes = 16;
 constexpr uint8_t kLastFlag = 1, kSilentFlag = 4;
 constexpr uint8_t kStatusOk = 0, kStatusLimit = 1, kStatusLost = 2, kStatusCrowded = 3, kStatusFault = 4, kStatusUsage = 5;
-constexpr uint32_t kDeliveriesPerReport = 256;
+// Measuring a heap takes half a microsecond, so it is done now and then.
+constexpr uint32_t kDeliveriesPerMeasure = 16;
+// The host hears of a heap when it passes a multiple of 4 MiB.
+constexpr int kReportShift = 22;
 constexpr size_t kAnswersKept = size_t(4) << 20;
 
 template <typename T>
@@ -96,7 +99,7 @@ bool Batch::RunRealm(Entry* entry, uint32_t id, std::string_view* rest) {
   }
   if (entry->end != End::kNone) {
     entry->realm.reset();
-  } else if (entry->deliveries >= kDeliveriesPerReport && !answering_) {
+  } else if (entry->heap_changed && !answering_) {
     Report(entry, id);
   }
   return true;
@@ -110,7 +113,7 @@ void Batch::Deliver(Entry* entry, const Frame& frame) {
   Local<Context> context = isolate->GetCurrentContext();
   const bool silent = (frame.flags & kSilentFlag) != 0;
   if (!answering_ && !silent) BeginAnswer(frame.realm, frame.key);
-  entry->deliveries++;
+  if (++entry->deliveries % kDeliveriesPerMeasure == 0) Measure(entry);
   marker_->Set(frame.key);
   watchdog_->Begin(isolate, entry->limit_ms);
   Local<Value> self = v8::Undefined(isolate), result;
@@ -125,7 +128,7 @@ void Batch::Deliver(Entry* entry, const Frame& frame) {
   const bool late = watchdog_->End();
   marker_->Set(0);
   if (late || caught.HasTerminated() || isolate->IsExecutionTerminating()) {
-    entry->end = realm->Verdict(entry->heap_reported);
+    entry->end = realm->Verdict(entry->heap_bytes);
     entry->reason = realm->LimitText(entry->limit_ms);
     isolate->CancelTerminateExecution();
   } else if (!ok) {
@@ -160,10 +163,16 @@ void Batch::Refuse(const Entry* entry, const Frame& frame) {
   EndAnswer(status);
 }
 
+void Batch::Measure(Entry* entry) {
+  entry->heap_bytes = entry->realm->UsedHeap();
+  const uint32_t now = uint32_t(entry->heap_bytes >> kReportShift);
+  entry->heap_changed = now != entry->heap_reported;
+}
+
 void Batch::Report(Entry* entry, uint32_t id) {
-  entry->deliveries = 0;
-  entry->heap_reported = entry->realm->UsedHeap();
-  BeginAnswer(id, uint32_t(entry->heap_reported >> 10));
+  entry->heap_changed = false;
+  entry->heap_reported = uint32_t(entry->heap_bytes >> kReportShift);
+  BeginAnswer(id, uint32_t(entry->heap_bytes >> 10));
   EndAnswer(kStatusUsage);
 }
 

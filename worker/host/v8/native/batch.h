@@ -24,7 +24,11 @@ struct Entry {
   // The run that ended it, and why.
   uint32_t culprit = 0;
   std::string reason;
-  size_t heap_reported = 0;
+  // As last measured.
+  size_t heap_bytes = 0;
+  // In steps, as the host knows it.
+  uint32_t heap_reported = 0;
+  bool heap_changed = false;
   uint32_t deliveries = 0;
 };
 
@@ -54,6 +58,7 @@ class Batch {
   bool RunRealm(Entry* entry, uint32_t id, std::string_view* rest);
   void Deliver(Entry* entry, const Frame& frame);
   void Refuse(const Entry* entry, const Frame& frame);
+  void Measure(Entry* entry);
   void Report(Entry* entry, uint32_t id);
   void BeginAnswer(uint32_t realm, uint32_t key);
   void EndAnswer(uint8_t status);

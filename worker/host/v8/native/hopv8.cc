@@ -2,7 +2,7 @@
 //
 // JavaScript sees: protect(parentPid, markerPath), base(base, kernel, dependencies, main, heapMb,
 // limitMs) → text, open(realm, base, heapMb, limitMs), run(frames) → frames, close(realm),
-// forget(base), heap(realm), closeAll(). Realms and bases are numbered by the caller.
+// forget(base), closeAll(). Realms and bases are numbered by the caller.
 #include <node.h>
 #include <node_buffer.h>
 #include <sys/prctl.h>
@@ -98,12 +98,6 @@ void Close(const Arguments& args) { host->realms.erase(Number(args, 0)); }
 
 void Forget(const Arguments& args) { host->bases.erase(Number(args, 0)); }
 
-void Heap(const Arguments& args) {
-  const auto found = host->realms.find(Number(args, 0));
-  const bool open = found != host->realms.end() && found->second.realm != nullptr;
-  args.GetReturnValue().Set(open ? double(found->second.realm->UsedHeap()) : -1.0);
-}
-
 void CloseAll(const Arguments&) { host->realms.clear(); }
 
 }  // namespace
@@ -119,7 +113,6 @@ NODE_MODULE_INIT() {
   NODE_SET_METHOD(exports, "run", hop::Run);
   NODE_SET_METHOD(exports, "close", hop::Close);
   NODE_SET_METHOD(exports, "forget", hop::Forget);
-  NODE_SET_METHOD(exports, "heap", hop::Heap);
   NODE_SET_METHOD(exports, "closeAll", hop::CloseAll);
   (void)module;
   // V8 aborts when the process ends with isolates alive.

@@ -215,9 +215,9 @@ size_t Realm::UsedHeap() const {
   return statistics.used_heap_size() + statistics.external_memory();
 }
 
-End Realm::Verdict(size_t reported) const {
+End Realm::Verdict(size_t before) const {
   const bool memory = heap_exceeded_ || allocator_.exceeded();
-  return memory && reported > heap_bytes_max_ / 10 * 6 ? End::kCrowded : End::kLimit;
+  return memory && before > heap_bytes_max_ / 10 * 6 ? End::kCrowded : End::kLimit;
 }
 
 std::string Realm::LimitText(uint32_t limit_ms) const {

@@ -63,8 +63,8 @@ class Realm {
   v8::Local<v8::Function> collect() const { return collect_.Get(isolate_); }
   bool snapshotable() const { return creator_ != nullptr; }
   size_t UsedHeap() const;
-  // Which limit ended a terminated activation: `reported` is the heap's use at the last report.
-  End Verdict(size_t reported) const;
+  // Who is to blame for a terminated activation; `before` is what the heap held shortly before.
+  End Verdict(size_t before) const;
   std::string LimitText(uint32_t limit_ms) const;
 
  private:
