@@ -1,14 +1,7 @@
 /** Activities: scheduled, tried again by policy, completed, failed for good, withdrawn. */
 import { limits, type Rejection } from "#core/base";
 import { defaultRetry, mayRetry, retryDelayMs } from "#core/policy";
-import {
-  type ActivityOptions,
-  type ActivityRetried,
-  type ActivityScheduled,
-  EventKind,
-  type Failure,
-  type Payload,
-} from "#proto";
+import { type ActivityOptions, type ActivityRetried, type ActivityScheduled, EventKind, type Failure, type Payload } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { kept, type Operation, type Run } from "./state.ts";
 
@@ -58,7 +51,10 @@ export function claimed(run: Run, claim: Claim): Operation | Rejection {
   }
   if (claim.attempt !== o.attempt || claim.delivery !== o.delivery) {
     const got = `${claim.attempt}.${claim.delivery}`;
-    return { reject: "FENCED", message: `Cannot take a result for ${run.run} operation ${claim.op}: attempt ${got}, want ${o.attempt}.${o.delivery}` };
+    return {
+      reject: "FENCED",
+      message: `Cannot take a result for ${run.run} operation ${claim.op}: attempt ${got}, want ${o.attempt}.${o.delivery}`,
+    };
   }
   return o;
 }

@@ -16,19 +16,35 @@ export interface EventPlace {
 /** `inputHash` matters for RunStarted only. */
 export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
   switch (event.kind) {
-    case Kind.runStarted: applyStarted(run, event.body, at, inputHash); break;
-    case Kind.activityScheduled: applyScheduled(run, event.body, at); break;
-    case Kind.activityRetried: applyRetried(run, event.body); break;
+    case Kind.runStarted:
+      applyStarted(run, event.body, at, inputHash);
+      break;
+    case Kind.activityScheduled:
+      applyScheduled(run, event.body, at);
+      break;
+    case Kind.activityRetried:
+      applyRetried(run, event.body);
+      break;
     case Kind.activityCompleted:
     case Kind.activityFailed:
     case Kind.activityCancelled:
     case Kind.timerFired:
     case Kind.timerCancelled:
-    case Kind.signalWaitCancelled: run.pending.delete(event.body.op); break;
-    case Kind.timerStarted: applyTimerStarted(run, event.body, at); break;
-    case Kind.signalReceived: applySignalReceived(run, event.body); break;
-    case Kind.signalAwaited: applySignalAwaited(run, event.body, at); break;
-    case Kind.cancelRequested: run.cancelRequested = true; break;
+    case Kind.signalWaitCancelled:
+      run.pending.delete(event.body.op);
+      break;
+    case Kind.timerStarted:
+      applyTimerStarted(run, event.body, at);
+      break;
+    case Kind.signalReceived:
+      applySignalReceived(run, event.body);
+      break;
+    case Kind.signalAwaited:
+      applySignalAwaited(run, event.body, at);
+      break;
+    case Kind.cancelRequested:
+      run.cancelRequested = true;
+      break;
     case Kind.runBlocked:
       run.status = RunStatus.blocked;
       run.note = event.body.message;
@@ -40,7 +56,8 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       // It is told everything again.
       run.deliveredSeq = run.firstSeq;
       break;
-    default: applyClosed(run, event, at.timeMs);
+    default:
+      applyClosed(run, event, at.timeMs);
   }
   if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
   if (event.kind === Kind.runStarted) run.deliveredSeq = at.seq;

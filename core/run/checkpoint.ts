@@ -36,10 +36,7 @@ export function saveRun(run: Run): RunStateInit {
 /** The saved state must be of `stateFormat`. */
 export function loadRun(run: RunId, saved: RunState): Run {
   const copy = emptyRun(run);
-  const pending = saved.pending.map((o): [number, Operation] => [
-    o.op,
-    { ...o, kind: o.kind as Operation["kind"] },
-  ]);
+  const pending = saved.pending.map((o): [number, Operation] => [o.op, { ...o, kind: o.kind as Operation["kind"] }]);
   return Object.assign(copy, {
     generation: saved.generation,
     type: saved.type,

@@ -1,16 +1,67 @@
 /** Events of a run: the union, its codec, and which of them are for the guest. */
 import {
-  type ActivityCancelled, type ActivityCompleted, type ActivityFailed, type ActivityRetried, type ActivityScheduled,
-  type CancelRequested, decodeActivityCancelled, decodeActivityCompleted, decodeActivityFailed, decodeActivityRetried,
-  decodeActivityScheduled, decodeCancelRequested, decodeRunBlocked, decodeRunCancelled, decodeRunCompleted, decodeRunFailed,
-  decodeRunResumed, decodeRunStarted, decodeRunTerminated, decodeRunTimedOut, decodeSignalAwaited, decodeSignalReceived,
-  decodeSignalWaitCancelled, decodeTimerCancelled, decodeTimerFired, decodeTimerStarted, encodeActivityCancelled,
-  encodeActivityCompleted, encodeActivityFailed, encodeActivityRetried, encodeActivityScheduled, encodeCancelRequested,
-  encodeRunBlocked, encodeRunCancelled, encodeRunCompleted, encodeRunFailed, encodeRunResumed, encodeRunStarted,
-  encodeRunTerminated, encodeRunTimedOut, encodeSignalAwaited, encodeSignalReceived, encodeSignalWaitCancelled,
-  encodeTimerCancelled, encodeTimerFired, encodeTimerStarted, EventKind, fromBytes, type RunBlocked, type RunCancelled,
-  type RunCompleted, type RunFailed, type RunResumed, type RunStarted, type RunTerminated, type RunTimedOut,
-  type SignalAwaited, type SignalReceived, type SignalWaitCancelled, type TimerCancelled, type TimerFired, type TimerStarted,
+  type ActivityCancelled,
+  type ActivityCompleted,
+  type ActivityFailed,
+  type ActivityRetried,
+  type ActivityScheduled,
+  type CancelRequested,
+  decodeActivityCancelled,
+  decodeActivityCompleted,
+  decodeActivityFailed,
+  decodeActivityRetried,
+  decodeActivityScheduled,
+  decodeCancelRequested,
+  decodeRunBlocked,
+  decodeRunCancelled,
+  decodeRunCompleted,
+  decodeRunFailed,
+  decodeRunResumed,
+  decodeRunStarted,
+  decodeRunTerminated,
+  decodeRunTimedOut,
+  decodeSignalAwaited,
+  decodeSignalReceived,
+  decodeSignalWaitCancelled,
+  decodeTimerCancelled,
+  decodeTimerFired,
+  decodeTimerStarted,
+  EventKind,
+  encodeActivityCancelled,
+  encodeActivityCompleted,
+  encodeActivityFailed,
+  encodeActivityRetried,
+  encodeActivityScheduled,
+  encodeCancelRequested,
+  encodeRunBlocked,
+  encodeRunCancelled,
+  encodeRunCompleted,
+  encodeRunFailed,
+  encodeRunResumed,
+  encodeRunStarted,
+  encodeRunTerminated,
+  encodeRunTimedOut,
+  encodeSignalAwaited,
+  encodeSignalReceived,
+  encodeSignalWaitCancelled,
+  encodeTimerCancelled,
+  encodeTimerFired,
+  encodeTimerStarted,
+  fromBytes,
+  type RunBlocked,
+  type RunCancelled,
+  type RunCompleted,
+  type RunFailed,
+  type RunResumed,
+  type RunStarted,
+  type RunTerminated,
+  type RunTimedOut,
+  type SignalAwaited,
+  type SignalReceived,
+  type SignalWaitCancelled,
+  type TimerCancelled,
+  type TimerFired,
+  type TimerStarted,
   type Writer,
 } from "#proto";
 
@@ -39,26 +90,46 @@ export type RunEvent =
 /** Writes the payload that belongs to the event's kind. */
 export function encodeBody(w: Writer, e: RunEvent): void {
   switch (e.kind) {
-    case EventKind.runStarted: return encodeRunStarted(w, e.body);
-    case EventKind.runCompleted: return encodeRunCompleted(w, e.body);
-    case EventKind.runFailed: return encodeRunFailed(w, e.body);
-    case EventKind.runCancelled: return encodeRunCancelled(w, e.body);
-    case EventKind.runTerminated: return encodeRunTerminated(w, e.body);
-    case EventKind.runTimedOut: return encodeRunTimedOut(w, e.body);
-    case EventKind.runBlocked: return encodeRunBlocked(w, e.body);
-    case EventKind.runResumed: return encodeRunResumed(w, e.body);
-    case EventKind.cancelRequested: return encodeCancelRequested(w, e.body);
-    case EventKind.activityScheduled: return encodeActivityScheduled(w, e.body);
-    case EventKind.activityCompleted: return encodeActivityCompleted(w, e.body);
-    case EventKind.activityFailed: return encodeActivityFailed(w, e.body);
-    case EventKind.activityRetried: return encodeActivityRetried(w, e.body);
-    case EventKind.activityCancelled: return encodeActivityCancelled(w, e.body);
-    case EventKind.timerStarted: return encodeTimerStarted(w, e.body);
-    case EventKind.timerFired: return encodeTimerFired(w, e.body);
-    case EventKind.timerCancelled: return encodeTimerCancelled(w, e.body);
-    case EventKind.signalReceived: return encodeSignalReceived(w, e.body);
-    case EventKind.signalAwaited: return encodeSignalAwaited(w, e.body);
-    case EventKind.signalWaitCancelled: return encodeSignalWaitCancelled(w, e.body);
+    case EventKind.runStarted:
+      return encodeRunStarted(w, e.body);
+    case EventKind.runCompleted:
+      return encodeRunCompleted(w, e.body);
+    case EventKind.runFailed:
+      return encodeRunFailed(w, e.body);
+    case EventKind.runCancelled:
+      return encodeRunCancelled(w, e.body);
+    case EventKind.runTerminated:
+      return encodeRunTerminated(w, e.body);
+    case EventKind.runTimedOut:
+      return encodeRunTimedOut(w, e.body);
+    case EventKind.runBlocked:
+      return encodeRunBlocked(w, e.body);
+    case EventKind.runResumed:
+      return encodeRunResumed(w, e.body);
+    case EventKind.cancelRequested:
+      return encodeCancelRequested(w, e.body);
+    case EventKind.activityScheduled:
+      return encodeActivityScheduled(w, e.body);
+    case EventKind.activityCompleted:
+      return encodeActivityCompleted(w, e.body);
+    case EventKind.activityFailed:
+      return encodeActivityFailed(w, e.body);
+    case EventKind.activityRetried:
+      return encodeActivityRetried(w, e.body);
+    case EventKind.activityCancelled:
+      return encodeActivityCancelled(w, e.body);
+    case EventKind.timerStarted:
+      return encodeTimerStarted(w, e.body);
+    case EventKind.timerFired:
+      return encodeTimerFired(w, e.body);
+    case EventKind.timerCancelled:
+      return encodeTimerCancelled(w, e.body);
+    case EventKind.signalReceived:
+      return encodeSignalReceived(w, e.body);
+    case EventKind.signalAwaited:
+      return encodeSignalAwaited(w, e.body);
+    case EventKind.signalWaitCancelled:
+      return encodeSignalWaitCancelled(w, e.body);
   }
 }
 

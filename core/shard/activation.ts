@@ -7,8 +7,8 @@ import { begin, pump, replay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
 import { pumpQueries, refuseQueries } from "./queries.ts";
-import { freeTask, offer } from "./tasks.ts";
 import { remind } from "./reminders.ts";
+import { freeTask, offer } from "./tasks.ts";
 
 /** Failed activations in a row after which the run is blocked. */
 const strikesMax = 3;
@@ -21,6 +21,7 @@ export function onActivated(ctx: ShardContext, sessionId: SessionId, message: Ac
   if (message.status !== ActivatedStatus.ok) return onFailed(ctx, live, message);
   live.building = false;
   live.strikes = 0;
+  live.seenSeq = live.throughSeq;
   if (live.run.status === RunStatus.running) {
     const before = ctx.lastIndex;
     const identity: IdentityInit = { issuer: "worker", subject: live.session?.workerId ?? "" };
@@ -93,7 +94,9 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
   for (const command of commands) {
     if (live.run.status !== RunStatus.running) return undefined;
     if (live.run.pending.size >= limits.pendingOpsMax && command.kind <= CommandKind.awaitSignal) {
-      const failure = limitFailure(`Run ${live.id} has ${live.run.pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`);
+      const failure = limitFailure(
+        `Run ${live.id} has ${live.run.pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`,
+      );
       closeRun(ctx, live, { kind: EventKind.runFailed, body: { failure } }, identity);
       return undefined;
     }
@@ -162,4 +165,3 @@ function ending(c: Command): RunEvent {
 function limitFailure(message: string): Failure {
   return { type: "LimitError", message, stack: "", details: undefined, nonRetryable: true, cause: undefined };
 }
-

@@ -9,7 +9,17 @@
 import { asIndex, type Effect, InvariantError, logicalMax, noBytes, type Partition } from "#core/base";
 import { followEvent } from "#core/merkle";
 import { applyEvent, attentionMs, decodeBody, isLive, isSettled, mayBeOffered, saveRun } from "#core/run";
-import { decodeEvent, decodeRecord, encodeRunState, EventKind, fromBytes, type LeaseGranted, RunStatus, toBytes } from "#proto";
+import {
+  decodeEvent,
+  decodeRecord,
+  EventKind,
+  encodeRunState,
+  fromBytes,
+  type LeaseGranted,
+  type RunDelivered,
+  RunStatus,
+  toBytes,
+} from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 import { remindAll } from "./reminders.ts";
@@ -70,21 +80,44 @@ export function putBack(ctx: ShardContext, checkpoint: Checkpoint): void {
 export function encodeState(live: LiveRun): Uint8Array {
   const head = live.chain.head();
   return toBytes(encodeRunState, {
-    ...saveRun(live.run), partition: live.partition, size: head.size, lastHash: head.lastHash, peaks: head.peaks,
-    lastIndex: head.lastIndex, appliedIndex: live.appliedIndex,
+    ...saveRun(live.run),
+    partition: live.partition,
+    size: head.size,
+    lastHash: head.lastHash,
+    peaks: head.peaks,
+    lastIndex: head.lastIndex,
+    appliedIndex: live.appliedIndex,
   });
 }
 
-/** Drops saved runs that nothing happens to from memory; workers forget them too. */
+/** Drops saved runs that nothing happens to from memory; workers forget them too. Some live ones stay at hand. */
 export function evictIdle(ctx: ShardContext): void {
+  let spare = ctx.runs.size - ctx.residentKept;
+  let settled = 0;
   for (const live of ctx.runs.values()) {
-    if (ctx.nowMs - live.touchedMs < ctx.idleMs || ctx.dirty.has(live) || ctx.saving.has(live) || !mayLeave(ctx, live)) continue;
+    if (ctx.nowMs - live.touchedMs < ctx.idleMs || ctx.dirty.has(live) || ctx.saving.has(live)) continue;
+    if (settlesSilently(live)) {
+      // It is saved so first, and leaves the next time.
+      if (settled++ < settledMax) ctx.appendDelivered(live, live.seenSeq);
+      continue;
+    }
+    if (!mayLeave(ctx, live)) continue;
+    if (spare <= 0 && isLive(live.run)) continue;
+    spare--;
     if (live.session !== undefined) {
       live.session.runs.delete(live.handle);
       ctx.emit({ kind: "drop", session: live.session.id, handle: live.handle, after: { until: "now" } });
     }
     ctx.runs.delete(live.partition);
   }
+}
+
+/** Runs that one pass records as having seen everything. */
+const settledMax = 256;
+
+/** The guest has seen everything, but asked for nothing by which the log would show it. */
+function settlesSilently(live: LiveRun): boolean {
+  return live.run.status === RunStatus.running && !isSettled(live.run) && !live.inFlight && live.seenSeq >= live.run.deliverableEnd;
 }
 
 function mayLeave(ctx: ShardContext, live: LiveRun): boolean {
@@ -103,6 +136,7 @@ export function recover(ctx: ShardContext, index: number, body: Uint8Array): voi
     first ??= live;
   }
   for (const lease of record.lease) recoverLease(ctx, index, lease);
+  for (const delivered of record.delivered) recoverDelivered(ctx, index, delivered);
   if (first !== undefined && record.deliveredSeq > 0) first.run.deliveredSeq = Math.max(first.run.deliveredSeq, record.deliveredSeq);
 }
 
@@ -131,6 +165,13 @@ function recoverLease(ctx: ShardContext, index: number, lease: LeaseGranted): vo
   recovered(ctx, live, index);
 }
 
+function recoverDelivered(ctx: ShardContext, index: number, delivered: RunDelivered): void {
+  const live = ctx.find(delivered.partition as Partition);
+  if (live === undefined || live.appliedIndex > index) return;
+  live.run.deliveredSeq = Math.max(live.run.deliveredSeq, delivered.seq);
+  recovered(ctx, live, index);
+}
+
 function recovered(ctx: ShardContext, live: LiveRun, index: number): void {
   live.appliedIndex = index;
   if (!ctx.dirty.has(live)) ctx.dirty.set(live, index);
@@ -155,4 +196,3 @@ function resume(ctx: ShardContext, live: LiveRun): void {
   for (const o of live.run.pending.values()) if (mayBeOffered(o, ctx.nowMs)) orphanOperation(ctx, live, o);
   if (live.run.status === RunStatus.running && !isSettled(live.run)) ctx.unassigned.add(live);
 }
-

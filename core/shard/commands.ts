@@ -18,16 +18,29 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
     return reject(ctx, request, { reject: "RUN_NOT_FOUND", message: `Cannot ${verbs[command.kind]} ${command.run}: there is no such run` });
   }
   switch (command.kind) {
-    case "signal": return onSignal(ctx, request, identity, live, command);
-    case "cancel": return onCancel(ctx, request, identity, live, command);
-    case "terminate": return onTerminate(ctx, request, identity, live, command);
-    case "resume": return onResume(ctx, request, identity, live, command);
-    case "await-result": return awaitResult(ctx, request, live);
-    case "query": return askQuery(ctx, live, { request, name: command.name, input: command.input, id: 0, tries: 0 });
+    case "signal":
+      return onSignal(ctx, request, identity, live, command);
+    case "cancel":
+      return onCancel(ctx, request, identity, live, command);
+    case "terminate":
+      return onTerminate(ctx, request, identity, live, command);
+    case "resume":
+      return onResume(ctx, request, identity, live, command);
+    case "await-result":
+      return awaitResult(ctx, request, live);
+    case "query":
+      return askQuery(ctx, live, { request, name: command.name, input: command.input, id: 0, tries: 0 });
   }
 }
 
-const verbs = { signal: "signal", cancel: "cancel", terminate: "terminate", resume: "retry", "await-result": "wait for", query: "query" } as const;
+const verbs = {
+  signal: "signal",
+  cancel: "cancel",
+  terminate: "terminate",
+  resume: "retry",
+  "await-result": "wait for",
+  query: "query",
+} as const;
 
 function respond(ctx: ShardContext, request: RequestId, live: LiveRun, reply: Reply): void {
   ctx.emit({ kind: "reply", request, reply, after: ctx.committed(live) });
@@ -111,4 +124,3 @@ export function onRequestGone(ctx: ShardContext, request: RequestId): void {
   ctx.waiting.delete(request);
   if (live !== undefined) live.waiters = live.waiters.filter((w) => w.request !== request);
 }
-

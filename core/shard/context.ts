@@ -5,8 +5,24 @@
  * applied as they are appended, so deciding always sees the head.
  */
 import {
-  asIndex, asSeq, type Barrier, type Effect, type Hasher, HlcClock, type Index, type LogWriter, noBytes, now, type Partition,
-  type RequestId, runOf, type SessionId, type ShardId, type StateReader, type Term, TimerHeap,
+  asIndex,
+  asSeq,
+  type Barrier,
+  type Effect,
+  type Hasher,
+  HlcClock,
+  type Index,
+  type LogWriter,
+  noBytes,
+  now,
+  type Partition,
+  type RequestId,
+  runOf,
+  type SessionId,
+  type ShardId,
+  type StateReader,
+  type Term,
+  TimerHeap,
 } from "#core/base";
 import { ReadyQueue, WorkerPool } from "#core/dispatch";
 import { appendEvent, PartitionChain } from "#core/merkle";
@@ -25,6 +41,8 @@ export interface ShardOptions {
   readonly orphanGraceMs?: number;
   /** How long an idle run stays in memory. */
   readonly idleMs?: number;
+  /** Runs that stay in memory however idle they are; left out: none. */
+  readonly residentKept?: number;
 }
 
 /** Version of the event payloads' schema, in every event. */
@@ -34,6 +52,7 @@ export class ShardContext {
   readonly options: ShardOptions;
   readonly orphanGraceMs: number;
   readonly idleMs: number;
+  readonly residentKept: number;
   readonly clock = new HlcClock();
   readonly runs = new Map<Partition, LiveRun>();
   /** Runs changed since their last checkpoint, oldest first, with the index of the first change. */
@@ -48,7 +67,10 @@ export class ShardContext {
   readonly ready = new ReadyQueue<LiveRun>();
   readonly timers = new TimerHeap<ShardTimer>();
   readonly waiting = new Map<RequestId, LiveRun>();
-  readonly queries = new Map<number, { readonly live: LiveRun; readonly query: WaitingQuery; readonly session: SessionId; readonly after: Barrier }>();
+  readonly queries = new Map<
+    number,
+    { readonly live: LiveRun; readonly query: WaitingQuery; readonly session: SessionId; readonly after: Barrier }
+  >();
   nextQuery = 1;
   /** Timers due before this are in the heap. */
   horizonMs = 0;
@@ -66,6 +88,7 @@ export class ShardContext {
     this.options = options;
     this.orphanGraceMs = options.orphanGraceMs ?? 1000;
     this.idleMs = options.idleMs ?? 5000;
+    this.residentKept = options.residentKept ?? 0;
   }
 
   begin(nowMs: number): void {
@@ -117,7 +140,13 @@ export class ShardContext {
     const { timeMs, logical } = this.clock;
     const seq = live.chain.size;
     const bytes = appendEvent({ writer: w, index: this.lastIndex, hasher: this.options.hasher }, live.chain, {
-      timeMs, logical, kind: event.kind, schemaId, identity, encode: encodeBody, payload: event,
+      timeMs,
+      logical,
+      kind: event.kind,
+      schemaId,
+      identity,
+      encode: encodeBody,
+      payload: event,
     });
     applyEvent(live.run, event, { seq, timeMs }, inputHash);
     if (isForGuest(event.kind)) live.fresh.push(bytes);
@@ -142,6 +171,18 @@ export class ShardContext {
     w.varint(32);
     w.varint(delivery);
     w.close(mark);
+    this.changed(live);
+  }
+
+  /** Records that the guest has seen all below `seq` and asked for nothing. */
+  appendDelivered(live: LiveRun, seq: number): void {
+    const w = this.openRecord();
+    const mark = w.begin(42);
+    w.text(10, live.partition);
+    w.varint(16);
+    w.varint(seq);
+    w.close(mark);
+    live.run.deliveredSeq = seq;
     this.changed(live);
   }
 
@@ -195,4 +236,3 @@ export function decodeState(partition: Partition, saved: Uint8Array): LiveRun {
   const chain = new PartitionChain(partition, state);
   return new LiveRun(partition, loadRun(runOf(partition), state), chain, state.appliedIndex);
 }
-

@@ -58,8 +58,13 @@ export function begin(ctx: ShardContext, live: LiveRun): void {
   live.fresh = [];
   fly(live);
   ctx.emit({
-    kind: "activate", session: session.id, handle: live.handle, activation: live.activation, events: [first],
-    start: { run: live.id, bundle: run.bundle, type: run.type }, after: { until: "now" },
+    kind: "activate",
+    session: session.id,
+    handle: live.handle,
+    activation: live.activation,
+    events: [first],
+    start: { run: live.id, bundle: run.bundle, type: run.type },
+    after: { until: "now" },
   });
 }
 
@@ -79,9 +84,18 @@ export function replay(ctx: ShardContext, live: LiveRun, readOnly: boolean): voi
   fly(live);
   live.building = true;
   ctx.emit({
-    kind: "replay", session: session.id, handle: live.handle, activation: live.activation, partition: live.partition,
-    bundle: live.run.bundle, type: live.run.type, firstSeq: asSeq(live.run.firstSeq), endSeq: asSeq(live.chain.size),
-    lastIndex: asIndex(live.chain.lastIndex), readOnly, after: ctx.committed(live),
+    kind: "replay",
+    session: session.id,
+    handle: live.handle,
+    activation: live.activation,
+    partition: live.partition,
+    bundle: live.run.bundle,
+    type: live.run.type,
+    firstSeq: asSeq(live.run.firstSeq),
+    endSeq: asSeq(live.chain.size),
+    lastIndex: asIndex(live.chain.lastIndex),
+    readOnly,
+    after: ctx.committed(live),
   });
 }
 

@@ -10,8 +10,14 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
   const head = live.chain.head();
   return {
     summary: {
-      run: live.id, generation: run.generation, type: run.type, status: run.status, startedMs: run.startedMs,
-      closedMs: run.closedMs, bundle: run.bundle, note: run.note,
+      run: live.id,
+      generation: run.generation,
+      type: run.type,
+      status: run.status,
+      startedMs: run.startedMs,
+      closedMs: run.closedMs,
+      bundle: run.bundle,
+      note: run.note,
     },
     size: head.size,
     lastHash: head.lastHash,

@@ -60,6 +60,8 @@ export class LiveRun {
   building = false;
   /** One above the last sequence that the activation in flight carries. */
   throughSeq = 0;
+  /** The guest has seen all events below this, and what it asked for then is recorded. */
+  seenSeq = 0;
   /** Events of this step, views into the log's buffer. */
   fresh: Uint8Array[] = [];
   /** Events that came while an activation was in flight, copied. */
@@ -83,4 +85,3 @@ export class LiveRun {
     this.appliedIndex = appliedIndex;
   }
 }
-

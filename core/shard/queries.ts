@@ -1,7 +1,7 @@
 /** Reading a run's state where its code runs. Nothing is appended. */
 import type { SessionId } from "#core/base";
-import { type QueryAnswer, RunStatus } from "#proto";
 import { isClosed } from "#core/run";
+import { type QueryAnswer, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { rebuildForQuery } from "./delivery.ts";
 import type { LiveRun, WaitingQuery } from "./live-run.ts";

@@ -5,13 +5,24 @@ import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { ShardTimer } from "./shard-timer.ts";
 
-export function remind(ctx: ShardContext, live: LiveRun, what: ShardTimer["what"], atMs: number, o?: Pick<Operation, "op" | "attempt" | "delivery">): void {
+export function remind(
+  ctx: ShardContext,
+  live: LiveRun,
+  what: ShardTimer["what"],
+  atMs: number,
+  o?: Pick<Operation, "op" | "attempt" | "delivery">,
+): void {
   // A task's own limits end with its worker's stream: they are in the heap whatever the horizon.
   const derived = what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline";
   if (derived && atMs >= ctx.horizonMs) return;
   ctx.timers.push({
-    atMs, what, partition: live.partition, generation: live.run.generation,
-    op: o?.op ?? 0, attempt: o?.attempt ?? 0, delivery: o?.delivery ?? 0,
+    atMs,
+    what,
+    partition: live.partition,
+    generation: live.run.generation,
+    op: o?.op ?? 0,
+    attempt: o?.attempt ?? 0,
+    delivery: o?.delivery ?? 0,
   });
 }
 

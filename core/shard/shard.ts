@@ -80,6 +80,7 @@ export class ShardMachine {
   evictIdle(nowMs: number): Effect[] {
     this.ctx.begin(nowMs);
     evictIdle(this.ctx);
+    this.ctx.seal();
     return this.ctx.effects;
   }
 
@@ -107,8 +108,13 @@ export class ShardMachine {
   figures(): ShardFigures {
     const { runs, ready, pool, unassigned, lastIndex, dirty, timers } = this.ctx;
     return {
-      residentRuns: runs.size, readyTasks: ready.size, sessions: pool.sessions.size, unassignedRuns: unassigned.size,
-      lastIndex, dirtyRuns: dirty.size, timers: timers.size,
+      residentRuns: runs.size,
+      readyTasks: ready.size,
+      sessions: pool.sessions.size,
+      unassignedRuns: unassigned.size,
+      lastIndex,
+      dirtyRuns: dirty.size,
+      timers: timers.size,
     };
   }
 
@@ -125,22 +131,34 @@ export class ShardMachine {
 
 function dispatch(ctx: ShardContext, input: Input): void {
   switch (input.kind) {
-    case "command": return onCommand(ctx, input.request, input.identity, input.command);
-    case "request-gone": return onRequestGone(ctx, input.request);
-    case "worker-joined": return onJoined(ctx, input.session, input.hello);
-    case "worker-gone": return onGone(ctx, input.session);
+    case "command":
+      return onCommand(ctx, input.request, input.identity, input.command);
+    case "request-gone":
+      return onRequestGone(ctx, input.request);
+    case "worker-joined":
+      return onJoined(ctx, input.session, input.hello);
+    case "worker-gone":
+      return onGone(ctx, input.session);
     case "draining": {
       const session = ctx.pool.sessions.get(input.session);
       if (session !== undefined) session.draining = true;
       return;
     }
-    case "activated": return onActivated(ctx, input.session, input.message);
-    case "task-done": return onTaskDone(ctx, input.session, input.message);
-    case "heartbeat": return onHeartbeat(ctx, input.session, input.message);
-    case "query-answered": return onQueryAnswered(ctx, input.session, input.message);
-    case "evicted": return onEvicted(ctx, input.session, input.handle);
-    case "replay-failed": return onReplayFailed(ctx, input.session, input.handle, input.activation);
-    case "tick": return onTick(ctx);
-    default: return unreachable(input);
+    case "activated":
+      return onActivated(ctx, input.session, input.message);
+    case "task-done":
+      return onTaskDone(ctx, input.session, input.message);
+    case "heartbeat":
+      return onHeartbeat(ctx, input.session, input.message);
+    case "query-answered":
+      return onQueryAnswered(ctx, input.session, input.message);
+    case "evicted":
+      return onEvicted(ctx, input.session, input.handle);
+    case "replay-failed":
+      return onReplayFailed(ctx, input.session, input.handle, input.activation);
+    case "tick":
+      return onTick(ctx);
+    default:
+      return unreachable(input);
   }
 }

@@ -12,9 +12,15 @@ import { partitionOfToken } from "./token.ts";
 export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const before = live.tasks.get(o.op);
   const task: LiveTask = {
-    op: o.op, attempt: o.attempt, delivery: o.delivery,
+    op: o.op,
+    attempt: o.attempt,
+    delivery: o.delivery,
     key: `${live.partition}#${live.run.generation}.${o.op}.${o.attempt}.${o.delivery}`,
-    session: undefined, workerId: "", orphanUntilMs: 0, startedMs: 0, heartbeatMs: 0,
+    session: undefined,
+    workerId: "",
+    orphanUntilMs: 0,
+    startedMs: 0,
+    heartbeatMs: 0,
     progress: before?.attempt === o.attempt ? before.progress : undefined,
   };
   live.tasks.set(o.op, task);
@@ -84,8 +90,18 @@ export function feed(ctx: ShardContext, session: Session<LiveRun>): void {
 }
 
 /** The oldest waiting task of an activity that still is what it was when it was queued. */
-function takeReady(ctx: ShardContext, session: Session<LiveRun>, name: string): { live: LiveRun; o: Operation; task: LiveTask } | undefined {
-  const namespaces = session.namespace === "" ? ctx.ready.waiting().filter(([, a]) => a === name).map(([n]) => n) : [session.namespace];
+function takeReady(
+  ctx: ShardContext,
+  session: Session<LiveRun>,
+  name: string,
+): { live: LiveRun; o: Operation; task: LiveTask } | undefined {
+  const namespaces =
+    session.namespace === ""
+      ? ctx.ready
+          .waiting()
+          .filter(([, a]) => a === name)
+          .map(([n]) => n)
+      : [session.namespace];
   for (const namespace of namespaces) {
     for (;;) {
       const ready = ctx.ready.shift(namespace, name);
@@ -111,9 +127,16 @@ export function orphan(ctx: ShardContext, live: LiveRun, task: LiveTask): void {
 /** A task that was under way when the node stopped: which worker has it is not known. */
 export function orphanOperation(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const task: LiveTask = {
-    op: o.op, attempt: o.attempt, delivery: o.delivery,
+    op: o.op,
+    attempt: o.attempt,
+    delivery: o.delivery,
     key: `${live.partition}#${live.run.generation}.${o.op}.${o.attempt}.${o.delivery}`,
-    session: undefined, workerId: "", orphanUntilMs: 0, startedMs: 0, heartbeatMs: 0, progress: undefined,
+    session: undefined,
+    workerId: "",
+    orphanUntilMs: 0,
+    startedMs: 0,
+    heartbeatMs: 0,
+    progress: undefined,
   };
   live.tasks.set(o.op, task);
   orphan(ctx, live, task);
@@ -189,4 +212,3 @@ export function onHeartbeat(ctx: ShardContext, sessionId: SessionId, message: He
   task.heartbeatMs = ctx.nowMs;
   if (message.details !== undefined) task.progress = { data: message.details.data.slice(), ref: message.details.ref };
 }
-

@@ -8,8 +8,8 @@
 import { limits } from "#core/base";
 import { decideFailed, isLive, type Operation, timeoutFailure } from "#core/run";
 import { EventKind } from "#proto";
-import { retryReplay } from "./delivery.ts";
 import type { ShardContext } from "./context.ts";
+import { retryReplay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun } from "./outcome.ts";
 import { remind, remindAll } from "./reminders.ts";
@@ -99,8 +99,8 @@ function onTimeout(ctx: ShardContext, live: LiveRun, o: Operation, t: ShardTimer
   const timeout = t.what as "start-to-close" | "schedule-to-close" | "heartbeat";
   const failure = timeoutFailure(o, timeout);
   const worker = task?.workerId ?? "";
-  if (task !== undefined) freeTask(ctx, live, task, failure.message);
   const event = decideFailed(live.run, o, { failure, worker, progress: task?.progress, timeMs: ctx.nowMs });
   ctx.append(live, event, ctx.core(o.scheduledSeq));
+  if (task !== undefined) freeTask(ctx, live, task, failure.message);
   if (event.kind === EventKind.activityRetried) awaitRetry(ctx, live, o, event.body.nextMs);
 }

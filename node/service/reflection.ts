@@ -25,10 +25,14 @@ type Stream = ServerDuplexStream<Buffer, Buffer>;
 const identity = (bytes: Buffer) => bytes;
 
 export function addReflection(server: Server): void {
-  const index = new SchemaIndex();
+  // Made for the first question: a start does not pay for what few ask.
+  let index: SchemaIndex | undefined;
   const serve = (call: Stream): void => {
     call.on("error", () => {});
-    call.on("data", (bytes: Buffer) => answerTo(call, bytes, index));
+    call.on("data", (bytes: Buffer) => {
+      index ??= new SchemaIndex();
+      answerTo(call, bytes, index);
+    });
     call.on("end", () => call.end());
   };
   for (const path of Object.values(reflectionPaths)) server.register(path, serve as never, identity as never, identity as never, "bidi");

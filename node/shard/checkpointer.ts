@@ -71,6 +71,7 @@ export class Checkpointer {
       taken = machine.capture(limit);
       await this.parts.settled();
       checkpoint.save(taken.rows, { shard, appliedIndex: taken.appliedIndex, clockMs: machine.clockMs });
+      machine.saved();
       return true;
     } catch (error) {
       if (taken !== undefined) machine.putBack(taken);

@@ -22,6 +22,7 @@ type Gated = { readonly index: number; readonly effect: Effect };
 export class EffectRunner {
   private readonly targets: EffectTargets;
   private gated: Gated[] = [];
+  private gatedReplays = 0;
 
   constructor(targets: EffectTargets) {
     this.targets = targets;
@@ -40,6 +41,7 @@ export class EffectRunner {
       if (after.until === "now" || after.index <= durableIndex) this.run(effect);
       else {
         this.gated.push({ index: after.index, effect });
+        if (effect.kind === "replay") this.gatedReplays++;
         waits = true;
       }
     }
@@ -57,7 +59,10 @@ export class EffectRunner {
       else gated[kept++] = each;
     }
     gated.length = kept;
-    for (const effect of ready) this.run(effect);
+    for (const effect of ready) {
+      if (effect.kind === "replay") this.gatedReplays--;
+      this.run(effect);
+    }
   }
 
   private run(effect: Effect): void {
@@ -82,6 +87,7 @@ export class EffectRunner {
         return this.send(effect.session, { kind: "query", value: { query, handle, name, input } });
       }
       case "drop":
+        this.forgetReplay(effect.session, effect.handle);
         targets.dropped(effect.session, effect.handle);
         return this.send(effect.session, { kind: "drop", value: { handle: effect.handle } });
       case "reply":
@@ -91,6 +97,14 @@ export class EffectRunner {
       default:
         return unreachable(effect);
     }
+  }
+
+  /** A run that was taken away is not rebuilt there after all. */
+  private forgetReplay(session: SessionId, handle: number): void {
+    const isIts = ({ effect }: Gated) => effect.kind === "replay" && effect.session === session && effect.handle === handle;
+    if (this.gatedReplays === 0 || !this.gated.some(isIts)) return;
+    this.gated = this.gated.filter((each) => !isIts(each));
+    this.gatedReplays--;
   }
 
   /** To a session that has gone meanwhile nothing is sent: Core is told of its end. */

@@ -49,6 +49,8 @@ export interface ShardHostParts {
 const isDecision = (input: Input) => input.kind === "activated" || input.kind === "task-done" || input.kind === "tick";
 
 const roomPollMs = 100;
+/** Runs that stay in memory, and with their worker, however long they wait: the next signal finds them there. */
+const residentKept = 4000;
 
 export class ShardHost implements ShardPort {
   private readonly parts: ShardHostParts;
@@ -76,6 +78,7 @@ export class ShardHost implements ShardPort {
       log,
       hasher,
       states: checkpoint,
+      residentKept,
       ...(parts.orphanGraceMs === undefined ? {} : { orphanGraceMs: parts.orphanGraceMs }),
       ...(parts.idleMs === undefined ? {} : { idleMs: parts.idleMs }),
     };
@@ -114,7 +117,9 @@ export class ShardHost implements ShardPort {
       checkpoint: parts.checkpoint,
       note: parts.note,
       settled: () => this.settled(),
-      evict: () => this.guard("evict", () => machine.evictIdle(this.clock.nowMs())),
+      evict: () => {
+        if (parts.log.hasRoom()) this.guard("evict", () => machine.evictIdle(this.clock.nowMs()));
+      },
     });
     this.watchers = new Watchers(
       (partition) => machine.historyEnd(partition),

@@ -1017,12 +1017,14 @@ export interface Record {
   previous: number[];
   lease: LeaseGranted[];
   deliveredSeq: number;
+  delivered: RunDelivered[];
 }
 export interface RecordInit {
   event?: readonly Uint8Array[] | undefined;
   previous?: readonly number[] | undefined;
   lease?: readonly LeaseGrantedInit[] | undefined;
   deliveredSeq?: number | undefined;
+  delivered?: readonly RunDeliveredInit[] | undefined;
 }
 
 export function encodeRecord(w: Writer, m: RecordInit): void {
@@ -1030,6 +1032,7 @@ export function encodeRecord(w: Writer, m: RecordInit): void {
   if (m.previous !== undefined) for (const item of m.previous) { w.varint(16); w.varint(item); }
   if (m.lease !== undefined) for (const item of m.lease) { { const mark = w.begin(26); encodeLeaseGranted(w, item); w.close(mark); } }
   if (m.deliveredSeq !== undefined && m.deliveredSeq !== 0) { w.varint(32); w.varint(m.deliveredSeq); }
+  if (m.delivered !== undefined) for (const item of m.delivered) { { const mark = w.begin(42); encodeRunDelivered(w, item); w.close(mark); } }
 }
 
 export function decodeRecord(r: Reader, end: number): Record {
@@ -1037,6 +1040,7 @@ export function decodeRecord(r: Reader, end: number): Record {
   const previous_: number[] = [];
   const lease_: LeaseGranted[] = [];
   let deliveredSeq_: number = 0;
+  const delivered_: RunDelivered[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1045,11 +1049,42 @@ export function decodeRecord(r: Reader, end: number): Record {
       case 16: previous_.push(r.varint()); break;
       case 26: lease_.push(decodeLeaseGranted(r, r.extent(end))); break;
       case 32: deliveredSeq_ = r.varint(); break;
+      case 42: delivered_.push(decodeRunDelivered(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { event: event_, previous: previous_, lease: lease_, deliveredSeq: deliveredSeq_ };
+  return { event: event_, previous: previous_, lease: lease_, deliveredSeq: deliveredSeq_, delivered: delivered_ };
+}
+
+export interface RunDelivered {
+  partition: string;
+  seq: number;
+}
+export interface RunDeliveredInit {
+  partition?: string | undefined;
+  seq?: number | undefined;
+}
+
+export function encodeRunDelivered(w: Writer, m: RunDeliveredInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(16); w.varint(m.seq); }
+}
+
+export function decodeRunDelivered(r: Reader, end: number): RunDelivered {
+  let partition_: string = "";
+  let seq_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 16: seq_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, seq: seq_ };
 }
 
 export interface LeaseGranted {

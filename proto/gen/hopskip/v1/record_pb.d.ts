@@ -44,6 +44,11 @@ export declare type Record = Message<"hopskip.v1.Record"> & {
    * @generated from field: uint64 delivered_seq = 4;
    */
   deliveredSeq: bigint;
+
+  /**
+   * @generated from field: repeated hopskip.v1.RunDelivered delivered = 5;
+   */
+  delivered: RunDelivered[];
 };
 
 /**
@@ -51,6 +56,30 @@ export declare type Record = Message<"hopskip.v1.Record"> & {
  * Use `create(RecordSchema)` to create a new message.
  */
 export declare const RecordSchema: GenMessage<Record>;
+
+/**
+ * The guest had seen all events of the partition below `seq` and asked for nothing more. Written
+ * for runs that go idle so: without it they would be activated again after every restart.
+ *
+ * @generated from message hopskip.v1.RunDelivered
+ */
+export declare type RunDelivered = Message<"hopskip.v1.RunDelivered"> & {
+  /**
+   * @generated from field: string partition = 1;
+   */
+  partition: string;
+
+  /**
+   * @generated from field: uint64 seq = 2;
+   */
+  seq: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.RunDelivered.
+ * Use `create(RunDeliveredSchema)` to create a new message.
+ */
+export declare const RunDeliveredSchema: GenMessage<RunDelivered>;
 
 /**
  * A task lease of a second or later delivery: replicated, but not part of a run's history. The

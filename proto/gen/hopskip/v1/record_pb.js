@@ -8,7 +8,7 @@ import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
  * Describes the file hopskip/v1/record.proto.
  */
 export const file_hopskip_v1_record = /*@__PURE__*/
-  fileDesc("Chdob3Bza2lwL3YxL3JlY29yZC5wcm90bxIKaG9wc2tpcC52MSJtCgZSZWNvcmQSDQoFZXZlbnQYASADKAwSFAoIcHJldmlvdXMYAiADKARCAhAAEicKBWxlYXNlGAMgAygLMhguaG9wc2tpcC52MS5MZWFzZUdyYW50ZWQSFQoNZGVsaXZlcmVkX3NlcRgEIAEoBCJQCgxMZWFzZUdyYW50ZWQSEQoJcGFydGl0aW9uGAEgASgJEgoKAm9wGAIgASgNEg8KB2F0dGVtcHQYAyABKA0SEAoIZGVsaXZlcnkYBCABKA1iBnByb3RvMw");
+  fileDesc("Chdob3Bza2lwL3YxL3JlY29yZC5wcm90bxIKaG9wc2tpcC52MSKaAQoGUmVjb3JkEg0KBWV2ZW50GAEgAygMEhQKCHByZXZpb3VzGAIgAygEQgIQABInCgVsZWFzZRgDIAMoCzIYLmhvcHNraXAudjEuTGVhc2VHcmFudGVkEhUKDWRlbGl2ZXJlZF9zZXEYBCABKAQSKwoJZGVsaXZlcmVkGAUgAygLMhguaG9wc2tpcC52MS5SdW5EZWxpdmVyZWQiLgoMUnVuRGVsaXZlcmVkEhEKCXBhcnRpdGlvbhgBIAEoCRILCgNzZXEYAiABKAQiUAoMTGVhc2VHcmFudGVkEhEKCXBhcnRpdGlvbhgBIAEoCRIKCgJvcBgCIAEoDRIPCgdhdHRlbXB0GAMgASgNEhAKCGRlbGl2ZXJ5GAQgASgNYgZwcm90bzM");
 
 /**
  * Describes the message hopskip.v1.Record.
@@ -18,9 +18,16 @@ export const RecordSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_record, 0);
 
 /**
+ * Describes the message hopskip.v1.RunDelivered.
+ * Use `create(RunDeliveredSchema)` to create a new message.
+ */
+export const RunDeliveredSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 1);
+
+/**
  * Describes the message hopskip.v1.LeaseGranted.
  * Use `create(LeaseGrantedSchema)` to create a new message.
  */
 export const LeaseGrantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_record, 1);
+  messageDesc(file_hopskip_v1_record, 2);
 

@@ -1,0 +1,179 @@
+/**
+ * Simulates seeds: `npm run sim -- --seeds N --from S [--lanes L] [--verbose] [--until-failure]`.
+ * `--bugs` plants each known bug instead and shows which seed finds it, by which invariant.
+ *
+ * A seed that fails is printed with the step and the command that shows it again, told in full.
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { plantedBugs } from "../tests/sim/bugs/planted.ts";
+import { type Report, simulate } from "../tests/sim/simulator.ts";
+import { allFaults } from "../tests/sim/workload.ts";
+import { bun, capture, inLanes, root } from "./command.ts";
+
+/** What one process found out. */
+interface Summary {
+  seeds: number;
+  steps: number;
+  events: number;
+  runs: number;
+  lives: number;
+  simulatedMs: number;
+  /** Seeds in which each fault struck. */
+  struck: Record<string, number>;
+  failures: { seed: number; step: number; invariant: string; message: string }[];
+}
+
+interface Options {
+  readonly seeds: readonly number[];
+  readonly isVerbose: boolean;
+  readonly untilFailure: boolean;
+  readonly onReport?: (report: Report, done: number) => void;
+}
+
+/** Failures told in full. */
+const shownMax = 5;
+
+const emptySummary = (): Summary => ({ seeds: 0, steps: 0, events: 0, runs: 0, lives: 0, simulatedMs: 0, struck: {}, failures: [] });
+
+/** Simulates in this process. */
+export function simulateAll({ seeds, isVerbose, untilFailure, onReport }: Options): Summary {
+  const summary = emptySummary();
+  for (const seed of seeds) {
+    const report = simulate(seed, { isVerbose });
+    add(summary, report);
+    onReport?.(report, summary.seeds);
+    if (untilFailure && report.failure !== undefined) break;
+  }
+  return summary;
+}
+
+function add(summary: Summary, report: Report): void {
+  summary.seeds++;
+  for (const key of ["steps", "events", "runs", "lives", "simulatedMs"] as const) summary[key] += report[key];
+  for (const fault of report.fired.keys()) summary.struck[fault] = (summary.struck[fault] ?? 0) + 1;
+  const { failure, seed } = report;
+  if (failure !== undefined) summary.failures.push({ seed, step: failure.step, invariant: failure.invariant, message: failure.message });
+}
+
+function merge(all: readonly Summary[]): Summary {
+  const merged = emptySummary();
+  for (const one of all) {
+    for (const key of ["seeds", "steps", "events", "runs", "lives", "simulatedMs"] as const) merged[key] += one[key];
+    for (const [fault, count] of Object.entries(one.struck)) merged.struck[fault] = (merged.struck[fault] ?? 0) + count;
+    merged.failures.push(...one.failures);
+  }
+  return merged;
+}
+
+/** Seeds that once found something, with a line of story each. */
+export function knownSeeds(): number[] {
+  const lines = readFileSync(join(root, "tests/sim/seeds.txt"), "utf8").split("\n");
+  return lines.filter((line) => /^\d/.test(line)).map((line) => Number.parseInt(line, 10));
+}
+
+const script = join(root, "scripts/sim.ts");
+const lane = (args: readonly string[], plant?: string) =>
+  capture([
+    ...(plant === undefined ? [] : ["env", `HOP_PLANT=${plant}`]),
+    bun,
+    ...(plant === undefined ? [] : ["--preload", join(root, "tests/sim/bugs/plant.ts")]),
+    script,
+    "--lanes=0",
+    ...args,
+  ]);
+
+/** Simulates in processes of their own, the seeds dealt out in turn. */
+async function inProcesses(seeds: readonly number[], lanes: number, untilFailure: boolean): Promise<Summary> {
+  const parts = Array.from({ length: lanes }, (_, i) => seeds.filter((_, at) => at % lanes === i));
+  const found: Summary[] = [];
+  await inLanes(
+    lanes,
+    parts.map((part) => async () => {
+      const { ok, output } = await lane([`--list=${part.join(",")}`, ...(untilFailure ? ["--until-failure"] : [])]);
+      const line = output.trimEnd().split("\n").at(-1) ?? "";
+      if (!ok || !line.startsWith("{")) throw new Error(`A lane of the simulation ended early:\n${output}`);
+      found.push(JSON.parse(line) as Summary);
+    }),
+  );
+  return merge(found);
+}
+
+function print(summary: Summary, seconds: number): void {
+  const { seeds, steps, events, runs, lives, simulatedMs, struck, failures } = summary;
+  // Skipped years would say nothing about speed: they are counted apart.
+  console.log(
+    `${seeds} seeds in ${seconds.toFixed(1)} s (${(seeds / seconds).toFixed(1)} a second): ${runs} runs, ${events} events, ${steps} steps, ` +
+      `${lives} lives of the server, ${(simulatedMs / 3_600_000).toFixed(0)} simulated hours, ${(simulatedMs / 1000 / seconds).toExponential(1)} × real time`,
+  );
+  const shares = allFaults.map((fault) => `${fault} ${Math.round(((struck[fault] ?? 0) / seeds) * 100)} %`);
+  console.log(`seeds in which each fault struck: ${shares.join(", ")}`);
+  if (failures.length > 0) console.log(`\n${failures.length} seeds fail: ${failures.map(({ seed }) => seed).join(", ")}`);
+  for (const { seed, step, message } of failures.slice(0, shownMax)) {
+    console.log(`\nseed ${seed} fails at step ${step}: ${message}\n  npm run sim -- --from ${seed} --seeds 1 --verbose`);
+  }
+}
+
+/** Which seed finds each planted bug. Returns how many were not found. */
+async function findBugs(seeds: number, isShort: boolean): Promise<number> {
+  let missed = 0;
+  await inLanes(
+    2,
+    plantedBugs.map((bug) => async () => {
+      const tried = isShort
+        ? [...bug.seeds, ...Array.from({ length: 60 }, (_, i) => i + 1)]
+        : Array.from({ length: seeds }, (_, i) => i + 1);
+      const { ok, output, seconds } = await lane([`--list=${tried.join(",")}`, "--until-failure"], bug.name);
+      const line = output.trimEnd().split("\n").at(-1) ?? "";
+      const found = ok && line.startsWith("{") ? (JSON.parse(line) as Summary).failures[0] : undefined;
+      const isRight = found !== undefined && bug.breaks.includes(found.invariant);
+      if (!isRight) missed++;
+      const how =
+        found === undefined
+          ? `NOT FOUND${ok ? "" : `: ${output.trim().slice(-400)}`}`
+          : `seed ${found.seed}, ${found.invariant}${isRight ? "" : " (UNEXPECTED)"}: ${found.message.slice(0, 110)}`;
+      console.log(`${bug.name.padEnd(30)} ${how} (${seconds.toFixed(1)} s)`);
+    }),
+  );
+  console.log(`${plantedBugs.length - missed} of ${plantedBugs.length} planted bugs found`);
+  return missed;
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      seeds: { type: "string", default: "300" },
+      from: { type: "string", default: "1" },
+      lanes: { type: "string", default: "2" },
+      list: { type: "string" },
+      verbose: { type: "boolean", default: false },
+      bugs: { type: "boolean", default: false },
+      short: { type: "boolean", default: false },
+      known: { type: "boolean", default: false },
+      "until-failure": { type: "boolean", default: false },
+    },
+  });
+  const count = Number(values.seeds);
+  if (values.bugs) {
+    process.exitCode = (await findBugs(count, values.short)) === 0 ? 0 : 1;
+    return;
+  }
+  const range = Array.from({ length: count }, (_, i) => Number(values.from) + i);
+  const seeds = values.list === undefined ? [...(values.known ? knownSeeds() : []), ...range] : values.list.split(",").map(Number);
+  const untilFailure = values["until-failure"];
+  if (values.lanes === "0") {
+    console.log(JSON.stringify(simulateAll({ seeds, isVerbose: false, untilFailure })));
+    return;
+  }
+  const begun = performance.now();
+  const lanes = Number(values.lanes);
+  const summary =
+    values.verbose || lanes === 1 || seeds.length < 8
+      ? simulateAll({ seeds, isVerbose: values.verbose, untilFailure })
+      : await inProcesses(seeds, lanes, untilFailure);
+  print(summary, (performance.now() - begun) / 1000);
+  process.exitCode = summary.failures.length === 0 ? 0 : 1;
+}
+
+if (import.meta.main) await main();

@@ -1,0 +1,311 @@
+/**
+ * A shard on the bench: a machine, a log whose flush is a directive, and effects as text.
+ *
+ * Handles are words: workers by their id, runs by their address, requests by number. What waits
+ * for a commit is shown with its index and leaves with `flush`.
+ */
+import {
+  asIndex,
+  asRequestId,
+  asSessionId,
+  asShardId,
+  asTerm,
+  type Effect,
+  type Partition,
+  type RunId,
+  type SessionId,
+  type StateReader,
+} from "#core/base";
+import { decodeBody, type RunEvent } from "#core/run";
+import { type Command, type Input, ShardMachine } from "#core/shard";
+import {
+  type CommandInit,
+  decodeEvent,
+  decodeRecord,
+  decodeWorkerItem,
+  EventKind,
+  encodeWorkerItem,
+  fromBytes,
+  type Record as LogBody,
+  toBytes,
+  type WorkerItem,
+  type WorkerItemInit,
+  Writer,
+} from "#proto";
+import { bunHasher } from "../../hashers.ts";
+
+/** All times are told from here on. */
+export const epochMs = 1_800_000_000_000;
+const shard = asShardId(1);
+const text = new TextEncoder();
+
+type Untimed = Input extends infer I ? (I extends { readonly nowMs: number } ? Omit<I, "nowMs"> : never) : never;
+
+export class ShardBench {
+  nowMs = epochMs;
+  readonly sessions = new Map<string, SessionId>();
+  readonly records: Uint8Array[] = [];
+  durable = 0;
+  private readonly writer = new Writer();
+  private machine = this.build(new Map());
+  private saved = new Map<Partition, { state: Uint8Array; dueMs: number }>();
+  private appliedIndex = 0;
+  private gated: { readonly index: number; readonly effect: Effect }[] = [];
+  private readonly lastActivate = new Map<string, { readonly session: SessionId; readonly handle: number; readonly activation: number }>();
+  private readonly handles = new Map<string, string>();
+  private armedMs = Number.POSITIVE_INFINITY;
+  private nextSession = 1;
+  private nextRequest = 1;
+  private lastQuery = 0;
+
+  private build(rows: ReadonlyMap<Partition, { state: Uint8Array; dueMs: number }>): ShardMachine {
+    const states: StateReader = {
+      load: (partition) => rows.get(partition)?.state,
+      dueBefore: (beforeMs) => [...rows].filter(([, row]) => row.dueMs < beforeMs).map(([partition]) => partition),
+    };
+    const log = {
+      begin: () => {
+        this.writer.at = 0;
+        return this.writer;
+      },
+      end: () => void this.records.push(this.writer.finish()),
+    };
+    return new ShardMachine({ shard, term: asTerm(1), log, hasher: bunHasher, states });
+  }
+
+  step(input: Untimed): string {
+    const before = this.records.length;
+    const effects = this.machine.step({ ...input, nowMs: this.nowMs } as Input);
+    return this.told(before, effects);
+  }
+
+  /** What was appended, then what leaves now, then what waits. */
+  private told(before: number, effects: readonly Effect[]): string {
+    const lines = this.records.slice(before).flatMap((body, i) => recordLines(before + i + 1, body));
+    for (const effect of effects) {
+      const { after } = effect;
+      if (effect.kind === "arm-timer") this.armedMs = effect.atMs;
+      else if (after.until === "committed" && after.index > this.durable) {
+        this.gated.push({ index: after.index, effect });
+        lines.push(`(${this.effectLine(effect)}) after ${after.index}`);
+      } else lines.push(this.effectLine(effect));
+    }
+    return lines.length === 0 ? "nothing" : lines.join("\n");
+  }
+
+  flush(): string {
+    this.durable = this.records.length;
+    const ready = this.gated;
+    this.gated = [];
+    return [`durable ${this.durable}`, ...ready.map(({ effect }) => this.effectLine(effect))].join("\n");
+  }
+
+  /** Moves time on, ticking whenever a tick was asked for. */
+  advance(ms: number): string {
+    const untilMs = this.nowMs + ms;
+    const lines: string[] = [];
+    while (this.armedMs <= untilMs) {
+      this.nowMs = Math.max(this.nowMs, this.armedMs);
+      this.armedMs = Number.POSITIVE_INFINITY;
+      const out = this.step({ kind: "tick" });
+      if (out !== "nothing") lines.push(`at ${this.nowMs - epochMs}`, out);
+    }
+    this.nowMs = Math.max(this.nowMs, untilMs);
+    return lines.length === 0 ? "nothing" : lines.join("\n");
+  }
+
+  /** The process dies: what is not durable is gone. Checkpoint and log make the shard anew. */
+  crash(): string {
+    this.records.length = this.durable;
+    this.gated = [];
+    this.sessions.clear();
+    this.armedMs = Number.POSITIVE_INFINITY;
+    this.machine = this.build(this.saved);
+    for (let index = this.appliedIndex + 1; index <= this.durable; index++)
+      this.machine.recover(index, this.records[index - 1] as Uint8Array);
+    return this.told(this.records.length, this.machine.finishRecovery(this.nowMs, asIndex(this.durable)));
+  }
+
+  checkpoint(): string {
+    const taken = this.machine.capture(1000);
+    if (taken.durableIndex > this.durable) return `may be saved once ${taken.durableIndex} is durable`;
+    for (const { partition, state, dueMs } of taken.rows) this.saved.set(partition, { state, dueMs });
+    this.appliedIndex = taken.appliedIndex;
+    this.machine.saved();
+    const due = (ms: number) => (ms === 0 ? "at once" : ms === Number.POSITIVE_INFINITY ? "never" : `at ${ms - epochMs}`);
+    return [`applied ${taken.appliedIndex}`, ...taken.rows.map((row) => `${row.partition} due ${due(row.dueMs)}`)].join("\n");
+  }
+
+  evict(): string {
+    this.nowMs += 10_000;
+    const out = this.told(this.records.length, this.machine.evictIdle(this.nowMs));
+    return `${out}\nin memory ${this.machine.figures().residentRuns}`;
+  }
+
+  command(command: Command): string {
+    const request = asRequestId(this.nextRequest++);
+    const identity = { issuer: "local", subject: "ann", verified: false, causeSeq: 0 };
+    return this.step({ kind: "command", request, identity, command });
+  }
+
+  join(
+    worker: string,
+    hello: { activities: string[]; slots: number; held: { run: string; op: number; attempt: number; delivery: number }[] },
+  ): string {
+    const session = asSessionId(this.nextSession++);
+    this.sessions.set(worker, session);
+    const held = hello.held.map((token) => ({ ...token, generation: 1, epoch: 0 }));
+    return this.step({
+      kind: "worker-joined",
+      session,
+      hello: {
+        workerId: worker,
+        namespace: "",
+        modes: ["v8"],
+        activities: hello.activities,
+        activitySlots: hello.slots,
+        runSlots: 10,
+        version: "",
+        clusterId: "",
+        held,
+      },
+    });
+  }
+
+  session(worker: string): SessionId {
+    const session = this.sessions.get(worker);
+    if (session === undefined) throw new Error(`No worker ${worker} is connected`);
+    return session;
+  }
+
+  fromWorker(worker: string, item: WorkerItemInit): WorkerItem & { session: SessionId } {
+    return { ...fromBytes(decodeWorkerItem, toBytes(encodeWorkerItem, item)), session: this.session(worker) };
+  }
+
+  /** The answer to the latest activation of a run. */
+  activated(run: string, answer: { commands: CommandInit[]; status: number; problem: string }): string {
+    const last = this.lastActivate.get(run);
+    if (last === undefined) return `${run} was never activated`;
+    const { session, handle, activation } = last;
+    const item = fromBytes(decodeWorkerItem, toBytes(encodeWorkerItem, { kind: "activated", value: { ...answer, handle, activation } }));
+    return item.kind === "activated" ? this.step({ kind: "activated", session, message: item.value }) : "";
+  }
+
+  lastOf(run: string) {
+    return this.lastActivate.get(run);
+  }
+
+  get asked(): number {
+    return this.lastQuery;
+  }
+
+  describe(run: string): string {
+    const found = this.machine.describe(`run/${run}` as Partition);
+    if (found === undefined) return "no such run";
+    const { summary, size, pending } = found;
+    const state = `generation ${summary?.generation} status ${summary?.status} size ${size}${summary?.note === "" ? "" : ` note ${summary?.note}`}`;
+    return [state, ...pending.map((o) => `op ${o.op} ${o.name || "timer"} attempt ${o.attempt} waits for ${o.waitsFor}`)].join("\n");
+  }
+
+  private workerOf(session: SessionId): string {
+    return [...this.sessions].find(([, id]) => id === session)?.[0] ?? `session ${session}`;
+  }
+
+  private effectLine(effect: Effect): string {
+    switch (effect.kind) {
+      case "activate": {
+        const run = effect.start?.run ?? this.handles.get(`${effect.session}.${effect.handle}`) ?? "?";
+        this.remember(run, effect);
+        return `activate ${this.workerOf(effect.session)} ${run}${effect.start === undefined ? "" : " from its start"}: ${effect.events.map((e) => kindName(fromBytes(decodeEvent, e).kind)).join(", ")}`;
+      }
+      case "replay": {
+        const run = effect.partition.slice(4);
+        this.remember(run, effect);
+        return `replay ${this.workerOf(effect.session)} ${run} [${effect.firstSeq}, ${effect.endSeq})${effect.readOnly ? " to be read only" : ""}`;
+      }
+      case "task": {
+        const { token, name, heartbeat } = effect;
+        const progress = heartbeat === undefined ? "" : ` with progress ${JSON.stringify(new TextDecoder().decode(heartbeat.data))}`;
+        return `task ${this.workerOf(effect.session)} ${token.run} op ${token.op} ${name} ${token.attempt}.${token.delivery}${progress}`;
+      }
+      case "cancel-task":
+        return `cancel-task ${this.workerOf(effect.session)} ${effect.token.run} op ${effect.token.op} ${effect.token.attempt}.${effect.token.delivery}: ${effect.reason}`;
+      case "query":
+        this.lastQuery = effect.query;
+        return `query ${this.workerOf(effect.session)} ${this.handles.get(`${effect.session}.${effect.handle}`)} ${effect.name}`;
+      case "drop":
+        return `drop ${this.workerOf(effect.session)} ${this.handles.get(`${effect.session}.${effect.handle}`)}`;
+      case "reply":
+        return `reply ${effect.request} ${replyLine(effect)}`;
+      case "arm-timer":
+        return `tick at ${effect.atMs - epochMs}`;
+    }
+  }
+
+  private remember(run: string, at: { readonly session: SessionId; readonly handle: number; readonly activation: number }): void {
+    this.handles.set(`${at.session}.${at.handle}`, run);
+    this.lastActivate.set(run, at);
+  }
+}
+
+const kindNames = new Map(Object.entries(EventKind).map(([name, kind]) => [kind as number, name]));
+const kindName = (kind: number) => kindNames.get(kind) ?? `kind ${kind}`;
+
+function recordLines(index: number, body: Uint8Array): string[] {
+  const record: LogBody = fromBytes(decodeRecord, body);
+  const lines = record.event.map((bytes) => {
+    const event = fromBytes(decodeEvent, bytes);
+    const decoded = decodeBody(event.kind, event.payload);
+    return `append ${index} ${event.partition} seq ${event.seq} ${kindName(event.kind)}${decoded === undefined ? "" : bodyText(decoded)} by ${event.identity?.issuer}`;
+  });
+  for (const lease of record.lease)
+    lines.push(`append ${index} ${lease.partition} lease op ${lease.op} ${lease.attempt}.${lease.delivery}`);
+  return lines;
+}
+
+function bodyText({ kind, body }: RunEvent): string {
+  switch (kind) {
+    case EventKind.runStarted:
+      return ` generation ${body.generation}`;
+    case EventKind.activityScheduled:
+      return ` op ${body.op} ${body.name}`;
+    case EventKind.activityRetried:
+      return ` op ${body.op} attempt ${body.attempt} ${body.failure?.type}, next at ${body.nextMs - epochMs}`;
+    case EventKind.activityFailed:
+      return ` op ${body.op} attempt ${body.attempt} ${body.failure?.type}`;
+    case EventKind.activityCompleted:
+      return ` op ${body.op} attempt ${body.attempt}`;
+    case EventKind.timerStarted:
+      return ` op ${body.op} due ${body.dueMs - epochMs}`;
+    case EventKind.signalReceived:
+      return ` ${body.name}`;
+    case EventKind.signalAwaited:
+      return ` op ${body.op} ${body.name}`;
+    case EventKind.runBlocked:
+      return ` ${body.cause}: ${body.message}`;
+    case EventKind.runFailed:
+      return ` ${body.failure?.type}`;
+    default:
+      return "op" in body ? ` op ${body.op}` : "";
+  }
+}
+
+function replyLine({ reply }: Extract<Effect, { kind: "reply" }>): string {
+  switch (reply.kind) {
+    case "started":
+      return `started ${reply.run} generation ${reply.generation}${reply.attached ? " attached" : ""}${reply.outcome === undefined ? "" : ` outcome ${reply.outcome.status}`}`;
+    case "signalled":
+      return `signalled seq ${reply.seq}`;
+    case "outcome":
+      return `outcome ${reply.outcome.status}${reply.outcome.failure === undefined ? "" : ` ${reply.outcome.failure.type}`} of generation ${reply.generation}`;
+    case "queried":
+      return `queried ${JSON.stringify(new TextDecoder().decode(reply.result?.data))}`;
+    case "rejected":
+      return `${reply.rejection.reject}: ${reply.rejection.message}`;
+    default:
+      return reply.kind;
+  }
+}
+
+export const payload = (value: string) => ({ data: text.encode(value), ref: undefined });
+export const asRun = (value: string) => value as RunId;

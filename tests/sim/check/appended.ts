@@ -1,0 +1,266 @@
+/**
+ * What must hold of every event when it is appended, given everything before it in its partition.
+ */
+import { bytesEqual, toHex } from "#core/base";
+import { EventKind as Kind, type LeaseGranted } from "#proto";
+import type { PartitionJournal } from "../journal.ts";
+import { type JournalEvent, type OpModel, type RunModel, signalNumber, terminalKinds } from "../model.ts";
+import { claim } from "../violation.ts";
+
+export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: number, givenMs: number): void {
+  chainAndMmrUnbroken(at, e, previous);
+  hlcStrictlyIncreases(at.model, e, givenMs);
+  exactlyOneTerminalEvent(at.model, e);
+  enqueueIdempotent(at.model, e);
+  signalsOncePerId(at.model, e);
+  operationsOnce(at.model, e);
+  timersOnceNeverEarly(at.model, e);
+  staleTokenNeverCommits(at.model, e);
+  retriesFollowPolicy(at.model, e);
+  cancelDelivered(at.model, e);
+}
+
+/** Each event carries its place and its predecessor's hash; its record names the record before. */
+export function chainAndMmrUnbroken(at: PartitionJournal, e: JournalEvent, previous: number): void {
+  const name = "chainAndMmrUnbroken";
+  const before = at.events.at(-1);
+  const place = `${e.partition} seq ${e.seq}`;
+  claim(name, e.seq === at.events.length, () => `${place}, want ${at.events.length}`);
+  claim(
+    name,
+    bytesEqual(e.prevHash, before?.hash ?? new Uint8Array(32)),
+    () => `${place} follows ${toHex(e.prevHash)}, want ${toHex(before?.hash ?? new Uint8Array(32))}`,
+  );
+  claim(
+    name,
+    previous === (before?.index ?? 0),
+    () => `${place} names record ${previous} as its predecessor's, want ${before?.index ?? 0}`,
+  );
+}
+
+/** I9: time strictly increases in a partition, and is not ahead of the physical clock by more than the counter's overflow. */
+export function hlcStrictlyIncreases(model: RunModel, e: JournalEvent, givenMs: number): void {
+  const name = "hlcStrictlyIncreases";
+  const { last } = model;
+  const follows = last === undefined || e.timeMs > last.timeMs || (e.timeMs === last.timeMs && e.logical > last.logical);
+  claim(
+    name,
+    follows,
+    () => `${e.partition} seq ${e.seq} is at ${e.timeMs}.${e.logical}, its predecessor at ${last?.timeMs}.${last?.logical}`,
+  );
+  claim(name, e.timeMs <= givenMs + 10, () => `${e.partition} seq ${e.seq} is at ${e.timeMs}, the physical clock has reached ${givenMs}`);
+}
+
+/** I3: a generation ends once, nothing follows its end, and the next one begins only behind it. */
+export function exactlyOneTerminalEvent(model: RunModel, e: JournalEvent): void {
+  const name = "exactlyOneTerminalEvent";
+  if (e.event.kind === Kind.runStarted) {
+    claim(name, !model.isLive, () => `${e.partition} seq ${e.seq} starts while generation ${model.generation} is live`);
+    claim(
+      name,
+      e.event.body.generation === model.generation + 1,
+      () => `${e.partition} starts generation ${JSON.stringify(e.event.body)} behind ${model.generation}`,
+    );
+    return;
+  }
+  const what = terminalKinds.has(e.kind) ? "ends it" : "is appended";
+  claim(name, model.isLive, () => `${e.partition} seq ${e.seq} of kind ${e.kind} ${what} after generation ${model.generation} ended`);
+}
+
+/** I12: a key starts one generation; a name made for one start never gets a second. */
+export function enqueueIdempotent(model: RunModel, e: JournalEvent): void {
+  if (e.event.kind !== Kind.runStarted) return;
+  const { idempotencyKey } = e.event.body;
+  const known = idempotencyKey === "" ? undefined : model.keys.get(idempotencyKey);
+  claim("enqueueIdempotent", known === undefined, () => `${e.partition} starts again with key ${idempotencyKey} of generation ${known}`);
+  claim("enqueueIdempotent", !e.partition.includes(":wf_") || model.generation === 0, () => `${e.partition} starts a second time`);
+}
+
+/** I17: a numbered signal is received once, and a sender's signals in the order of their numbers. */
+export function signalsOncePerId(model: RunModel, e: JournalEvent): void {
+  if (e.event.kind !== Kind.signalReceived) return;
+  const signal = signalNumber(e.event.body.id);
+  if (signal === undefined) return;
+  const last = model.senders.get(signal.sender) ?? 0;
+  claim("signalsOncePerId", signal.number > last, () => `${e.partition} receives ${signal.sender}/${signal.number} behind ${last}`);
+}
+
+const closing: ReadonlySet<number> = new Set([
+  Kind.activityCompleted,
+  Kind.activityFailed,
+  Kind.activityRetried,
+  Kind.activityCancelled,
+  Kind.timerFired,
+  Kind.timerCancelled,
+  Kind.signalWaitCancelled,
+]);
+
+/** Operations are numbered without gaps, and each is finished at most once. */
+export function operationsOnce(model: RunModel, e: JournalEvent): void {
+  const { event } = e;
+  if (event.kind === Kind.activityScheduled || event.kind === Kind.timerStarted || event.kind === Kind.signalAwaited) {
+    claim(
+      "operationsOnce",
+      event.body.op === model.ops.size + 1,
+      () => `${e.partition} opens operation ${event.body.op} behind ${model.ops.size}`,
+    );
+  } else if (closing.has(event.kind)) {
+    const o = openOf(model, event.body as { op: number });
+    claim(
+      "operationsOnce",
+      o !== undefined,
+      () => `${e.partition} seq ${e.seq} of kind ${e.kind}: operation ${(event.body as { op: number }).op} is not open`,
+    );
+  }
+}
+
+const openOf = (model: RunModel, body: { op: number }): OpModel | undefined => {
+  const o = model.ops.get(body.op);
+  return o?.closedBy === 0 ? o : undefined;
+};
+
+/** I5: a timer fires when it is open and due, and what else time causes is due too. */
+export function timersOnceNeverEarly(model: RunModel, e: JournalEvent): void {
+  const name = "timersOnceNeverEarly";
+  const { event } = e;
+  if (event.kind === Kind.timerStarted) {
+    const { dueMs, durationMs } = event.body;
+    claim(
+      name,
+      dueMs >= e.timeMs + durationMs,
+      () => `${e.partition} seq ${e.seq}: a timer of ${durationMs} ms from ${e.timeMs} is due at ${dueMs}`,
+    );
+  } else if (event.kind === Kind.timerFired) {
+    const o = openOf(model, event.body);
+    claim(
+      name,
+      o !== undefined && o.opened.kind === Kind.timerStarted,
+      () => `${e.partition} fires operation ${event.body.op}, which is no open timer`,
+    );
+    claim(name, e.timeMs >= o.dueMs, () => `${e.partition} fires operation ${event.body.op} at ${e.timeMs}, due at ${o.dueMs}`);
+  } else if (event.kind === Kind.runTimedOut) {
+    const { deadlineAtMs } = model;
+    claim(
+      name,
+      deadlineAtMs > 0 && e.timeMs >= deadlineAtMs,
+      () => `${e.partition} passes its deadline at ${e.timeMs}, due at ${deadlineAtMs}`,
+    );
+  } else if ((event.kind === Kind.activityFailed || event.kind === Kind.activityRetried) && event.body.failure?.type === "TimeoutError") {
+    const o = openOf(model, event.body);
+    const earliest = o === undefined ? Number.POSITIVE_INFINITY : earliestTimeout(o);
+    claim(
+      name,
+      e.timeMs >= earliest,
+      () => `${e.partition} operation ${event.body.op} times out at ${e.timeMs}, at the earliest at ${earliest}`,
+    );
+  }
+}
+
+function earliestTimeout(o: OpModel): number {
+  const { event } = o.opened;
+  const options = event.kind === Kind.activityScheduled ? event.body.options : undefined;
+  const whole = options?.scheduleToCloseMs || Number.POSITIVE_INFINITY;
+  const attempt = Math.min(options?.startToCloseMs || Number.POSITIVE_INFINITY, options?.heartbeatMs || Number.POSITIVE_INFINITY);
+  const begunMs = o.attempt === 1 ? o.opened.timeMs : o.dueMs;
+  return Math.min(o.opened.timeMs + whole, begunMs + attempt);
+}
+
+/** Results of the simulator's activities say which delivery they are of. */
+export interface ResultMark {
+  readonly attempt: number;
+  readonly delivery: number;
+}
+
+/** I4: what commits is of the newest delivery of the current attempt. */
+export function staleTokenNeverCommits(model: RunModel, e: JournalEvent): void {
+  const name = "staleTokenNeverCommits";
+  const { event } = e;
+  if (event.kind !== Kind.activityCompleted && event.kind !== Kind.activityFailed && event.kind !== Kind.activityRetried) return;
+  const o = openOf(model, event.body);
+  claim(name, o !== undefined, () => `${e.partition} takes an outcome of operation ${event.body.op}, which is not open`);
+  claim(
+    name,
+    event.body.attempt === o.attempt,
+    () => `${e.partition} operation ${o.op} takes attempt ${event.body.attempt}, want ${o.attempt}`,
+  );
+  const mark = event.kind === Kind.activityCompleted ? event.body.result?.data : event.body.failure?.details?.data;
+  if (mark === undefined || e.issuer === "core") return;
+  const got = JSON.parse(new TextDecoder().decode(mark)) as ResultMark;
+  const isNewest = got.attempt === o.attempt && got.delivery === o.delivery;
+  claim(
+    name,
+    isNewest,
+    () => `${e.partition} operation ${o.op} takes ${got.attempt}.${got.delivery}, newest is ${o.attempt}.${o.delivery}`,
+  );
+}
+
+/** The lease is the next delivery of an attempt that is open. */
+export function fitsLease(model: RunModel, lease: LeaseGranted): boolean {
+  const o = model.ops.get(lease.op);
+  return model.isLive && o?.closedBy === 0 && lease.attempt === o.attempt && lease.delivery === o.delivery + 1;
+}
+
+/** Leases of one attempt are numbered upwards. */
+export function checkLease(model: RunModel, lease: LeaseGranted): void {
+  const o = model.ops.get(lease.op);
+  const { partition, op, attempt, delivery } = lease;
+  claim(
+    "staleTokenNeverCommits",
+    fitsLease(model, lease),
+    () => `${partition} operation ${op} is leased as ${attempt}.${delivery} behind ${o?.attempt}.${o?.delivery}, closed by ${o?.closedBy}`,
+  );
+}
+
+/** Attempts end where the policy says, and wait at least as long as its shortest wait. */
+export function retriesFollowPolicy(model: RunModel, e: JournalEvent): void {
+  const { event } = e;
+  if (event.kind !== Kind.activityRetried) return;
+  const opened = model.ops.get(event.body.op)?.opened.event;
+  const retry = opened?.kind === Kind.activityScheduled ? opened.body.options?.retry : undefined;
+  const { attempt, failure, nextMs } = event.body;
+  const most = retry?.attemptsMax ?? 0;
+  claim(
+    "retriesFollowPolicy",
+    most === 0 || attempt < most,
+    () => `${e.partition} operation ${event.body.op} goes on after attempt ${attempt} of ${most}`,
+  );
+  claim(
+    "retriesFollowPolicy",
+    failure?.nonRetryable !== true,
+    () => `${e.partition} operation ${event.body.op} goes on after a failure that forbids it`,
+  );
+  const initial = retry === undefined ? 100 * 0.8 : retry.initialMs * (1 - retry.jitterMilli / 1000);
+  const least = Math.min(initial, retry?.intervalMsMax ? retry.intervalMsMax * (1 - retry.jitterMilli / 1000) : initial);
+  claim(
+    "retriesFollowPolicy",
+    nextMs + 1 >= e.timeMs + Math.floor(least) - 1,
+    () => `${e.partition} operation ${event.body.op} waits from ${e.timeMs} to ${nextMs}, at least ${least}`,
+  );
+}
+
+/** A run that was told of what follows its cancellation was told of that too, and never of one that is not in the log. */
+export function cancelDelivered(model: RunModel, e: JournalEvent): void {
+  const { cancel } = model;
+  const said = endingOf(e);
+  if (said === undefined) return;
+  const wasTold = cancel !== undefined && said.seen >= cancel.seq;
+  claim(
+    "cancelDelivered",
+    said.cancelSeen === wasTold,
+    () => `${e.partition} ends having seen a cancellation: ${said.cancelSeen}, was told of it: ${wasTold}`,
+  );
+}
+
+/** What a workflow's own end says. */
+interface Said {
+  readonly seen: number;
+  readonly cancelSeen: boolean;
+}
+
+function endingOf(e: JournalEvent): Said | undefined {
+  const { event } = e;
+  if (event.kind === Kind.runCompleted) return JSON.parse(new TextDecoder().decode(event.body.result?.data)) as Said;
+  if (event.kind === Kind.runCancelled) return JSON.parse(event.body.reason) as Said;
+  if (event.kind === Kind.runFailed) return JSON.parse(event.body.failure?.message ?? "{}") as Said;
+  return undefined;
+}

@@ -1,0 +1,180 @@
+/**
+ * What a run's events mean, told a second time and independently of Core: the checkers' oracle.
+ *
+ * The model follows the log as it is appended; after a crash it is folded anew from what the log
+ * still holds.
+ */
+import type { RunEvent } from "#core/run";
+import { EventKind as Kind } from "#proto";
+
+/** One event as the simulated log holds it. */
+export interface JournalEvent {
+  readonly partition: string;
+  readonly index: number;
+  readonly seq: number;
+  readonly timeMs: number;
+  readonly logical: number;
+  readonly kind: number;
+  readonly event: RunEvent;
+  readonly bytes: Uint8Array;
+  /** SHA-256 of `bytes`, by the independent hasher. */
+  readonly hash: Uint8Array;
+  readonly prevHash: Uint8Array;
+  readonly issuer: string;
+  /** The record's `delivered_seq`. */
+  readonly deliveredSeq: number;
+}
+
+export interface OpModel {
+  readonly op: number;
+  readonly opened: JournalEvent;
+  readonly name: string;
+  attempt: number;
+  delivery: number;
+  /** Log index that made the current attempt and delivery. */
+  sinceIndex: number;
+  /** The current attempt does not begin before; 0 = at once. */
+  dueMs: number;
+  /** Kind of the event that closed it; 0 = open. */
+  closedBy: number;
+}
+
+/** Kinds that end a generation. */
+export const terminalKinds: ReadonlySet<number> = new Set([
+  Kind.runCompleted,
+  Kind.runFailed,
+  Kind.runCancelled,
+  Kind.runTerminated,
+  Kind.runTimedOut,
+]);
+/** Kinds that the workflow's code is told of. */
+export const guestKinds: ReadonlySet<number> = new Set([
+  Kind.runStarted,
+  Kind.activityCompleted,
+  Kind.activityFailed,
+  Kind.timerFired,
+  Kind.signalReceived,
+  Kind.cancelRequested,
+]);
+
+export class RunModel {
+  generation = 0;
+  started: JournalEvent | undefined;
+  ended: JournalEvent | undefined;
+  /** The event that blocked it, while it is blocked. */
+  blocked: JournalEvent | undefined;
+  cancel: JournalEvent | undefined;
+  deadlineAtMs = 0;
+  last: JournalEvent | undefined;
+  readonly ops = new Map<number, OpModel>();
+  /** Last number of each sender of numbered signals. */
+  readonly senders = new Map<string, number>();
+  /** Idempotency keys of all generations. */
+  readonly keys = new Map<string, number>();
+  readonly unclaimed = new Map<string, number>();
+
+  get isLive(): boolean {
+    return this.started !== undefined && this.ended === undefined;
+  }
+
+  fold(e: JournalEvent): void {
+    const { event } = e;
+    this.last = e;
+    switch (event.kind) {
+      case Kind.runStarted:
+        this.begin(e, event.body);
+        break;
+      case Kind.activityScheduled:
+      case Kind.timerStarted:
+      case Kind.signalAwaited:
+        this.open(e, event.body.op, "name" in event.body ? event.body.name : "", event.kind === Kind.timerStarted ? event.body.dueMs : 0);
+        break;
+      case Kind.activityRetried:
+        this.retry(e, event.body);
+        break;
+      case Kind.activityCompleted:
+      case Kind.activityFailed:
+      case Kind.activityCancelled:
+      case Kind.timerFired:
+      case Kind.timerCancelled:
+      case Kind.signalWaitCancelled:
+        this.close(event.body.op, e.kind);
+        break;
+      case Kind.signalReceived:
+        this.signal(event.body);
+        break;
+      case Kind.cancelRequested:
+        this.cancel = e;
+        break;
+      case Kind.runBlocked:
+        this.blocked = e;
+        break;
+      case Kind.runResumed:
+        this.blocked = undefined;
+        break;
+      default:
+        this.ended = e;
+        this.blocked = undefined;
+    }
+  }
+
+  /** A task lease of a later delivery. */
+  foldLease(index: number, lease: { op: number; delivery: number }): void {
+    const o = this.ops.get(lease.op);
+    if (o === undefined) return;
+    o.delivery = lease.delivery;
+    o.sinceIndex = index;
+  }
+
+  private begin(e: JournalEvent, body: { generation: number; idempotencyKey: string; deadlineMs: number }): void {
+    this.generation = body.generation;
+    this.started = e;
+    this.ended = undefined;
+    this.blocked = undefined;
+    this.cancel = undefined;
+    this.deadlineAtMs = body.deadlineMs > 0 ? e.timeMs + body.deadlineMs : 0;
+    this.ops.clear();
+    this.unclaimed.clear();
+    if (body.idempotencyKey !== "") this.keys.set(body.idempotencyKey, body.generation);
+  }
+
+  private open(e: JournalEvent, op: number, name: string, dueMs: number): void {
+    const o: OpModel = { op, opened: e, name, attempt: 1, delivery: 1, sinceIndex: e.index, dueMs, closedBy: 0 };
+    this.ops.set(op, o);
+    const waiting = this.unclaimed.get(name) ?? 0;
+    if (e.kind !== Kind.signalAwaited || waiting === 0) return;
+    this.unclaimed.set(name, waiting - 1);
+    o.closedBy = Kind.signalReceived;
+  }
+
+  private retry(e: JournalEvent, body: { op: number; attempt: number; nextMs: number }): void {
+    const o = this.ops.get(body.op);
+    if (o === undefined) return;
+    o.attempt = body.attempt + 1;
+    o.delivery = 1;
+    o.sinceIndex = e.index;
+    o.dueMs = body.nextMs;
+  }
+
+  private close(op: number, kind: number): void {
+    const o = this.ops.get(op);
+    if (o !== undefined) o.closedBy = kind;
+  }
+
+  private signal(body: { name: string; id: string }): void {
+    const number = signalNumber(body.id);
+    if (number !== undefined) this.senders.set(number.sender, number.number);
+    for (const o of this.ops.values()) {
+      if (o.opened.kind !== Kind.signalAwaited || o.closedBy !== 0 || o.name !== body.name) continue;
+      o.closedBy = Kind.signalReceived;
+      return;
+    }
+    this.unclaimed.set(body.name, (this.unclaimed.get(body.name) ?? 0) + 1);
+  }
+}
+
+/** Senders number their signals: `client/7`. */
+export function signalNumber(id: string): { readonly sender: string; readonly number: number } | undefined {
+  const slash = id.lastIndexOf("/");
+  return slash < 0 ? undefined : { sender: id.slice(0, slash), number: Number(id.slice(slash + 1)) };
+}

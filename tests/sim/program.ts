@@ -1,0 +1,94 @@
+/**
+ * Workflows of the simulator: random trees of activities, timers and signal waits. A type's name
+ * says which tree it is, so that every worker runs the same code.
+ */
+import { Prng } from "#core/base";
+import type { ActivityOptionsInit } from "#proto";
+
+/** What an activity does, told in its input. */
+export interface Plan {
+  /** How long an execution takes. */
+  readonly ms: number;
+  /** The first so many attempts fail. */
+  readonly fails: number;
+  /** The first so many attempts never end. */
+  readonly hangs: number;
+  /** A failure is not to be tried again. */
+  readonly isFatal: boolean;
+  readonly beatMs: number;
+}
+
+export type Node =
+  | { readonly kind: "activity"; readonly name: string; readonly plan: Plan; readonly options: ActivityOptionsInit | undefined }
+  | { readonly kind: "sleep"; readonly ms: number }
+  | { readonly kind: "signal"; readonly name: string }
+  | { readonly kind: "seq" | "all" | "race"; readonly of: readonly Node[] }
+  | { readonly kind: "guard"; readonly body: Node; readonly cleanup: Node; readonly swallows: boolean };
+
+export const activityNames = ["a0", "a1", "a2", "a3"] as const;
+export const signalNames = ["s0", "s1", "s2"] as const;
+
+const dayMs = 86_400_000;
+const programs = new Map<string, Node>();
+
+export const typeOf = (program: number) => `p${program}`;
+
+/** The tree of a type. */
+export function programOf(type: string): Node {
+  const known = programs.get(type);
+  if (known !== undefined) return known;
+  const prng = new Prng(Number(type.slice(1)) * 7919 + 13);
+  const made: Node = { kind: "seq", of: list(prng, 1 + prng.below(4), () => node(prng, 3)) };
+  programs.set(type, made);
+  return made;
+}
+
+function list<T>(_prng: Prng, count: number, make: () => T): T[] {
+  return Array.from({ length: count }, make);
+}
+
+function node(prng: Prng, depth: number): Node {
+  const draw = prng.below(depth > 0 ? 14 : 8);
+  if (draw < 5) return activity(prng);
+  if (draw < 7) return { kind: "sleep", ms: sleepMs(prng) };
+  if (draw < 8) return { kind: "signal", name: signalNames[prng.below(signalNames.length)] as string };
+  if (draw < 9 && prng.chance(0.1)) return { kind: "all", of: list(prng, 10 + prng.below(20), () => activity(prng)) };
+  const kind = (["seq", "all", "all", "race", "race"] as const)[prng.below(5)] as "seq" | "all" | "race";
+  if (draw >= 12) return { kind: "guard", body: node(prng, depth - 1), cleanup: activity(prng), swallows: prng.chance(0.5) };
+  return { kind, of: list(prng, 2 + prng.below(3), () => node(prng, depth - 1)) };
+}
+
+function sleepMs(prng: Prng): number {
+  const draw = prng.below(40);
+  if (draw < 6) return prng.below(3);
+  if (draw < 24) return prng.below(500);
+  if (draw < 34) return 500 + prng.below(8000);
+  if (draw < 37) return 20_000 + prng.below(100_000);
+  if (draw < 39) return Math.round(prng.fraction() * 30 * dayMs);
+  return Math.round(prng.fraction() * 36_500 * dayMs);
+}
+
+function activity(prng: Prng): Node {
+  const name = activityNames[prng.below(activityNames.length)] as string;
+  const startToCloseMs = prng.chance(0.3) ? 100 + prng.below(1500) : 0;
+  const heartbeatMs = prng.chance(0.2) ? 100 + prng.below(600) : 0;
+  const isBounded = startToCloseMs > 0 || heartbeatMs > 0;
+  const plan: Plan = {
+    ms: prng.chance(0.7) ? prng.below(20) : prng.below(isBounded ? Math.min(startToCloseMs || 800, heartbeatMs || 800) / 2 : 800),
+    fails: prng.chance(0.3) ? 1 + prng.below(3) : 0,
+    hangs: isBounded && prng.chance(0.3) ? 1 + prng.below(2) : 0,
+    isFatal: prng.chance(0.1),
+    beatMs: heartbeatMs > 0 && prng.chance(0.8) ? Math.max(heartbeatMs / 3, 10) : 0,
+  };
+  if (prng.chance(0.3) && !isBounded) return { kind: "activity", name, plan, options: undefined };
+  const retry = {
+    attemptsMax: prng.chance(0.5) ? 1 + prng.below(4) : 0,
+    initialMs: prng.below(400),
+    intervalMsMax: prng.chance(0.5) ? 2000 : 0,
+    backoffMilli: 1000 + prng.below(1500),
+    jitterMilli: prng.below(500),
+    nonRetryable: prng.chance(0.2) ? ["Picky"] : [],
+  };
+  const scheduleToCloseMs = prng.chance(0.15) ? 200 + prng.below(4000) : 0;
+  return { kind: "activity", name, plan, options: { retry, startToCloseMs, scheduleToCloseMs, heartbeatMs } };
+}

@@ -1,0 +1,34 @@
+import { expect, test } from "bun:test";
+import { bun, capture } from "../../scripts/command.ts";
+import { knownSeeds } from "../../scripts/sim.ts";
+import { simulate } from "./simulator.ts";
+
+const sim = (...args: string[]) => capture([bun, "scripts/sim.ts", ...args]);
+
+test("seeds that once found a bug find none", () => {
+  const failures = knownSeeds().flatMap((seed) => simulate(seed).failure ?? []);
+  expect(failures).toEqual([]);
+});
+
+test("equal seeds give equal simulations, to the byte of the log", () => {
+  for (const seed of [3, 17, 171]) {
+    const { hash, steps, events, simulatedMs } = simulate(seed);
+    expect({ seed, ...pick(simulate(seed)) }).toEqual({ seed, hash, steps, events, simulatedMs });
+    expect(simulate(seed + 1).hash).not.toBe(hash);
+  }
+});
+
+const pick = ({ hash, steps, events, simulatedMs }: ReturnType<typeof simulate>) => ({ hash, steps, events, simulatedMs });
+
+test("300 seeds hold every invariant, and each fault strikes in a fifth of them", async () => {
+  const { ok, output } = await sim("--seeds", "300");
+  expect(ok ? "ok" : output).toBe("ok");
+  const shares = [...output.matchAll(/(\w+) (\d+) %/g)].map(([, fault, share]) => ({ fault, share: Number(share) }));
+  expect(shares.length).toBeGreaterThan(20);
+  expect(shares.filter(({ share }) => share < 20)).toEqual([]);
+}, 240_000);
+
+test("each planted bug is found", async () => {
+  const { ok, output } = await sim("--bugs", "--short");
+  expect(ok ? "ok" : output).toBe("ok");
+}, 240_000);
