@@ -145,14 +145,18 @@ export async function composeWorker(plan: WorkerPlan): Promise<Worker> {
     ...(slots === undefined ? {} : { activitySlots: slots }),
     ...(flags.id === undefined ? {} : { workerId: flags.id }),
     version,
-    host: (source) =>
-      new V8Host({
+    host: (source) => {
+      const host = new V8Host({
         source,
         assets: { node: assets.node, addon: assets.addon, child: assets.child, kernel: readFileSync(assets.kernel, "utf8") },
         ...(lane === undefined ? {} : { lane }),
         onLog: ({ run, type, level, message }) => log(levelOf(level), message, { run, type }),
         onProblem: (message) => log("warn", message),
-      }),
+      });
+      // Its process starts while the worker connects, not when the first run waits for it.
+      host.start().catch((error: Error) => log("warn", error.message));
+      return host;
+    },
     onLog: ({ level, message, fields }) => log(level, message, fields),
   });
 }
