@@ -50,6 +50,7 @@ step({
     runSlots: 1e6,
     version: "0",
     clusterId: "",
+    wantsLocal: false,
     held: [],
   },
 });

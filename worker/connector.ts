@@ -1,7 +1,7 @@
 /** Roads to a server over gRPC. */
 import type * as grpc from "@grpc/grpc-js";
 import { limits } from "#core/base";
-import { connectGrpc, dispatchPath, grpcClient, workerCodec } from "#proto/connection";
+import { connectGrpc, connectSocket, dispatchPath, grpcClient, workerCodec } from "#proto/connection";
 import { type BlobSource, grpcBlobs } from "./blob-source.ts";
 import type { Connect } from "./session.ts";
 
@@ -39,6 +39,11 @@ export function grpcConnector(server: ServerAddress): Connect {
       metadata,
     );
   };
+}
+
+/** Streams over a unix socket of this machine. */
+export function localConnector(socket: string): Connect {
+  return (open) => connectSocket({ unix: socket }, workerCodec, limits, open);
 }
 
 /** Reads blobs from the first server that answers. `close` ends its channels. */

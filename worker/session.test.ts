@@ -74,6 +74,7 @@ describe("a stream", () => {
       runSlots: 8,
       version: "0.3.0",
       clusterId: "",
+      wantsLocal: true,
       held: [],
     });
     expect(worker?.isConnected).toBe(true);

@@ -17,8 +17,10 @@ export type Connect = (open: Open<WorkerItemInit, ServerItem>) => Connection<Wor
 
 export interface SessionParts {
   readonly connect: Connect;
+  /** Opens streams over a unix socket of this machine; left out: the worker does not ask for one. */
+  readonly connectLocal?: (socket: string) => Connect;
   /** All of the hello but what the session itself knows; asked for at each stream. */
-  readonly hello: () => Omit<HelloInit, "held" | "clusterId">;
+  readonly hello: () => Omit<HelloInit, "held" | "clusterId" | "wantsLocal">;
   readonly openExecutor: ((send: (item: WorkerItemInit) => void) => Executor) | undefined;
   readonly activities: ActivityHost;
   readonly onLog: OnLog;
@@ -40,6 +42,10 @@ export class Session {
   private retryTimer: ReturnType<typeof setTimeout> | undefined;
   private clusterId = "";
   private lastProblem = "";
+  /** Unix socket that the server named for the next stream; empty = none. */
+  private localSocket = "";
+  /** The socket it named could not be used: the next stream asks for none. */
+  private isLocalRefused = false;
   private closing: Promise<void> | undefined;
   private isLeaving = false;
   private wake: (() => void) | undefined;
@@ -82,9 +88,16 @@ export class Session {
 
   private dial(): void {
     this.retryTimer = undefined;
+    const { connect, connectLocal } = this.parts;
+    const socket = this.localSocket;
+    this.localSocket = "";
+    const road = socket !== "" && connectLocal !== undefined ? connectLocal(socket) : connect;
+    // Until it has joined there.
+    const wantsLocal = road === connect && connectLocal !== undefined && !this.isLocalRefused;
+    this.isLocalRefused = road !== connect;
     try {
-      this.parts.connect((connection) => {
-        this.stream = new Stream(connection, this.streamParts());
+      road((connection) => {
+        this.stream = new Stream(connection, this.streamParts(wantsLocal));
         return this.stream;
       });
     } catch (error) {
@@ -92,13 +105,16 @@ export class Session {
     }
   }
 
-  private streamParts(): StreamParts {
+  private streamParts(wantsLocal: boolean): StreamParts {
     const { parts } = this;
     return {
-      hello: { ...parts.hello(), clusterId: this.clusterId, held: parts.activities.held() },
+      hello: { ...parts.hello(), clusterId: this.clusterId, held: parts.activities.held(), wantsLocal },
       openExecutor: parts.openExecutor,
       admit: (welcome) => this.admit(welcome),
       onJoined: (stream, welcome) => this.onJoined(stream, welcome),
+      onSentAway: (socket) => {
+        this.localSocket = socket;
+      },
       onTask: (task: Task) => parts.activities.take(task),
       onCancel: (token: TaskToken, reason: string) => parts.activities.cancel(token, reason),
       onOver: (stream, closing) => this.onOver(stream, closing),
@@ -116,6 +132,7 @@ export class Session {
 
   private onJoined(stream: Stream, welcome: Welcome): void {
     this.clusterId = welcome.clusterId;
+    this.isLocalRefused = false;
     this.joinedMs = performance.now();
     this.lastProblem = "";
     this.parts.onLog({
@@ -133,6 +150,7 @@ export class Session {
     this.stream = undefined;
     this.wake?.();
     if (this.isLeaving) return;
+    if (this.localSocket !== "") return this.dial();
     const wasJoined = stream?.isJoined ?? false;
     if (wasJoined && (stream?.isUsed || performance.now() - this.joinedMs >= healthyMs)) this.backoff.reset();
     const waitMs = this.backoff.next();

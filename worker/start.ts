@@ -6,7 +6,7 @@ import type { WorkerItemInit } from "#proto";
 import type { Activities } from "#sdk/activity";
 import { ActivityHost } from "./activity/activity-host.ts";
 import { type BlobSource, cachedBlobs } from "./blob-source.ts";
-import { grpcBlobSource, grpcConnector } from "./connector.ts";
+import { grpcBlobSource, grpcConnector, localConnector } from "./connector.ts";
 import { Executor } from "./executor.ts";
 import type { BundleSource, GuestHost } from "./host/guest-host.ts";
 import type { OnLog } from "./log.ts";
@@ -84,7 +84,9 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   });
   const openExecutor = host === undefined ? undefined : executorsOf(host, blobs, runSlots);
   const graceMs = options.graceMs ?? defaults.graceMs;
-  const started = new Session({ connect: road.connect, hello, openExecutor, activities, onLog, graceMs });
+  const { connect, connectLocal } = road;
+  const local = connectLocal === undefined ? {} : { connectLocal };
+  const started = new Session({ connect, ...local, hello, openExecutor, activities, onLog, graceMs });
   session = started;
   async function end(): Promise<void> {
     await started.close();
@@ -108,6 +110,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
 
 interface Road {
   readonly connect: Connect;
+  readonly connectLocal?: (socket: string) => Connect;
   readonly blobs: BlobSource;
   readonly close: () => void;
 }
@@ -122,7 +125,7 @@ function roadOf(options: WorkerOptions): Road {
   if (addresses.length === 0) throw new Error("Cannot start a worker: it needs the address of a server, or `connect`");
   const server = { addresses, credentials: options.credentials, metadata: options.metadata };
   const source = grpcBlobSource(server);
-  return { connect: grpcConnector(server), blobs: blobs ?? source.blobs, close: source.close };
+  return { connect: grpcConnector(server), connectLocal: localConnector, blobs: blobs ?? source.blobs, close: source.close };
 }
 
 function bundlesOf(blobs: BlobSource): BundleSource {

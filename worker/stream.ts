@@ -10,6 +10,8 @@ export interface StreamParts {
   /** Says what is wrong with the server, or undefined. */
   readonly admit: (welcome: Welcome) => string | undefined;
   readonly onJoined: (stream: Stream, welcome: Welcome) => void;
+  /** The server would have the worker say hello on a unix socket instead. */
+  readonly onSentAway: (socket: string) => void;
   readonly onTask: (task: Task) => void;
   readonly onCancel: (token: TaskToken, reason: string) => void;
   readonly onOver: (stream: Stream, closing: Closing) => void;
@@ -75,6 +77,10 @@ export class Stream implements Receiver<ServerItem> {
     const problem = this.parts.admit(item.value);
     if (problem !== undefined) return this.close(problem);
     clearTimeout(this.welcomeTimer);
+    if (item.value.localSocket !== "") {
+      this.parts.onSentAway(item.value.localSocket);
+      return this.end();
+    }
     this.isJoined = true;
     this.parts.onJoined(this, item.value);
   }

@@ -46,6 +46,10 @@ function checkOptions(options: RunOptions): void {
   const both = (one: string, other: string) => new UsageError(`Cannot run with both ${one} and ${other}: want one of them`);
   if (options.follow === true && options.detach === true) throw both("--follow", "--detach");
   if (options.input !== undefined && options.inputLines !== undefined) throw both("--input", "--input-lines");
+  // A shell variable that is not set must not start a run under a name that nobody knows.
+  for (const name of ["instance", "idempotencyKey"] as const) {
+    if (options[name] === "") throw new UsageError(`Cannot start a run: --${name === "instance" ? "instance" : "idempotency-key"} is empty; leave it out, or give a name`);
+  }
   if (options.instance !== undefined && options.inputLines !== undefined) {
     throw new UsageError(
       "Cannot start many runs under one --instance: want --instance-field with the field of each input that holds its name",

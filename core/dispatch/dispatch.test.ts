@@ -13,6 +13,7 @@ const hello = (part: Partial<Hello> = {}): Hello => ({
   runSlots: 10,
   version: "",
   clusterId: "",
+  wantsLocal: false,
   held: [],
   ...part,
 });

@@ -21,6 +21,8 @@ export interface WorkerStreamParts {
   readonly version: string;
   readonly epoch: () => number;
   readonly shard: () => ShardPort;
+  /** Unix socket that workers on this machine may use instead; empty = none. */
+  readonly localSocket: () => string;
   readonly edge: PayloadEdge;
   readonly registry: WorkerRegistry;
   /** Told of connects, refusals and ends. */
@@ -30,6 +32,11 @@ export interface WorkerStreamParts {
 
 const heldMax = 100_000;
 const typesMax = 10_000;
+
+/** Whether a peer's address can only be of this machine. */
+function isThisMachine(address: string): boolean {
+  return /^(ipv4:|ipv6:)?(127\.|\[?::1\]?:|\[?::ffff:127\.)/.test(address) || address.startsWith("unix:");
+}
 
 /** Major versions must agree: the protocol may change between them. */
 function majorOf(version: string): string {
@@ -99,6 +106,8 @@ export class WorkerStream implements Receiver<WorkerItem> {
     const problem = helloProblem(hello, this.parts);
     if (problem !== undefined) return this.refuse(problem);
     const { connection } = this;
+    const localSocket = hello.wantsLocal && isThisMachine(this.address) ? this.parts.localSocket() : "";
+    if (localSocket !== "") return this.sendAway(localSocket);
     const link = { send: (out: ServerItemInit) => this.send(out), close: (reason: string) => connection.close(reason) };
     this.port = this.parts.shard();
     // The welcome leaves first, whatever joining makes Core send.
@@ -112,7 +121,20 @@ export class WorkerStream implements Receiver<WorkerItem> {
     const waiting = early;
     early = undefined;
     for (const out of waiting) link.send(out);
-    this.parts.note("worker connected", { session, worker: hello.workerId, namespace: hello.namespace, version: hello.version });
+    this.parts.note("worker connected", {
+      session,
+      worker: hello.workerId,
+      namespace: hello.namespace,
+      version: hello.version,
+      from: this.address,
+    });
+  }
+
+  /** To the shorter road: the worker says hello there, or comes back if it can't. */
+  private sendAway(localSocket: string): void {
+    const { clusterId, version } = this.parts;
+    this.connection.send({ kind: "welcome", value: { clusterId, version, localSocket } });
+    this.connection.end();
   }
 
   private take(item: WorkerItem, session: SessionId): void {

@@ -1607,6 +1607,7 @@ export interface Hello {
   version: string;
   clusterId: string;
   held: TaskToken[];
+  wantsLocal: boolean;
 }
 export interface HelloInit {
   workerId?: string | undefined;
@@ -1618,6 +1619,7 @@ export interface HelloInit {
   version?: string | undefined;
   clusterId?: string | undefined;
   held?: readonly TaskTokenInit[] | undefined;
+  wantsLocal?: boolean | undefined;
 }
 
 export function encodeHello(w: Writer, m: HelloInit): void {
@@ -1630,6 +1632,7 @@ export function encodeHello(w: Writer, m: HelloInit): void {
   if (m.version !== undefined && m.version !== "") { w.text(58, m.version); }
   if (m.clusterId !== undefined && m.clusterId !== "") { w.text(66, m.clusterId); }
   if (m.held !== undefined) for (const item of m.held) { { const mark = w.begin(74); encodeTaskToken(w, item); w.close(mark); } }
+  if (m.wantsLocal === true) { w.varint(80); w.varint(1); }
 }
 
 export function decodeHello(r: Reader, end: number): Hello {
@@ -1642,6 +1645,7 @@ export function decodeHello(r: Reader, end: number): Hello {
   let version_: string = "";
   let clusterId_: string = "";
   const held_: TaskToken[] = [];
+  let wantsLocal_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1655,11 +1659,12 @@ export function decodeHello(r: Reader, end: number): Hello {
       case 58: version_ = r.text(end); break;
       case 66: clusterId_ = r.text(end); break;
       case 74: held_.push(decodeTaskToken(r, r.extent(end))); break;
+      case 80: wantsLocal_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { workerId: workerId_, namespace: namespace_, modes: modes_, activities: activities_, activitySlots: activitySlots_, runSlots: runSlots_, version: version_, clusterId: clusterId_, held: held_ };
+  return { workerId: workerId_, namespace: namespace_, modes: modes_, activities: activities_, activitySlots: activitySlots_, runSlots: runSlots_, version: version_, clusterId: clusterId_, held: held_, wantsLocal: wantsLocal_ };
 }
 
 export interface Welcome {
@@ -1667,12 +1672,14 @@ export interface Welcome {
   session: number;
   version: string;
   epoch: number;
+  localSocket: string;
 }
 export interface WelcomeInit {
   clusterId?: string | undefined;
   session?: number | undefined;
   version?: string | undefined;
   epoch?: number | undefined;
+  localSocket?: string | undefined;
 }
 
 export function encodeWelcome(w: Writer, m: WelcomeInit): void {
@@ -1680,6 +1687,7 @@ export function encodeWelcome(w: Writer, m: WelcomeInit): void {
   if (m.session !== undefined && m.session !== 0) { w.varint(16); w.varint(m.session); }
   if (m.version !== undefined && m.version !== "") { w.text(26, m.version); }
   if (m.epoch !== undefined && m.epoch !== 0) { w.varint(32); w.varint(m.epoch); }
+  if (m.localSocket !== undefined && m.localSocket !== "") { w.text(42, m.localSocket); }
 }
 
 export function decodeWelcome(r: Reader, end: number): Welcome {
@@ -1687,6 +1695,7 @@ export function decodeWelcome(r: Reader, end: number): Welcome {
   let session_: number = 0;
   let version_: string = "";
   let epoch_: number = 0;
+  let localSocket_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1695,11 +1704,12 @@ export function decodeWelcome(r: Reader, end: number): Welcome {
       case 16: session_ = r.varint(); break;
       case 26: version_ = r.text(end); break;
       case 32: epoch_ = r.varint(); break;
+      case 42: localSocket_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { clusterId: clusterId_, session: session_, version: version_, epoch: epoch_ };
+  return { clusterId: clusterId_, session: session_, version: version_, epoch: epoch_, localSocket: localSocket_ };
 }
 
 export interface Activate {

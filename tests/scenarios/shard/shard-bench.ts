@@ -167,6 +167,7 @@ export class ShardBench {
         runSlots: 10,
         version: "",
         clusterId: "",
+        wantsLocal: false,
         held,
       },
     });

@@ -212,6 +212,13 @@ export declare type Hello = Message<"hopskip.v1.Hello"> & {
    * @generated from field: repeated hopskip.v1.TaskToken held = 9;
    */
   held: TaskToken[];
+
+  /**
+   * The worker would rather speak over a unix socket where it is on the node's own machine.
+   *
+   * @generated from field: bool wants_local = 10;
+   */
+  wantsLocal: boolean;
 };
 
 /**
@@ -243,6 +250,14 @@ export declare type Welcome = Message<"hopskip.v1.Welcome"> & {
    * @generated from field: uint32 epoch = 4;
    */
   epoch: number;
+
+  /**
+   * Set when the worker wanted it and may: it has not joined on this stream, and is to say hello
+   * again on this unix socket of the node's machine.
+   *
+   * @generated from field: string local_socket = 5;
+   */
+  localSocket: string;
 };
 
 /**
