@@ -33,6 +33,8 @@ export const limits = {
   pendingOpsMax: 10_000,
   /** Signal ids kept to recognise a resent one. */
   signalIdsKept: 64,
+  /** Idempotency keys that a run's name remembers: those of its last generations. */
+  usedKeysKept: 64,
   /** Tasks that wait for a worker, over the whole shard, before starts are refused. */
   readyTasksMax: 200_000,
   /** Events received by a run but not yet taken by its worker, before signals are refused. */

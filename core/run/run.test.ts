@@ -115,16 +115,30 @@ test("a start makes the next generation, attaches or is refused", () => {
     const got =
       typeof decision === "object" && "kind" in decision && decision.kind === Kind.runStarted
         ? decision.body.generation
-        : reasonOf(decision);
+        : typeof decision === "object" && "attach" in decision
+          ? "attach"
+          : reasonOf(decision);
     expect([name, got]).toEqual([name, want]);
   }
   expect(reasonOf(decideStart(ended(), keyed, new Uint8Array(32)))).toBe("IDEMPOTENCY_CONFLICT");
 });
 
+test("keys of earlier generations still stand for what they started, the oldest until too many came after", () => {
+  const run = emptyRun("default:o-1" as RunId);
+  const done = { kind: Kind.runCompleted, body: { result: undefined } } as const;
+  for (let generation = 1; generation <= limits.usedKeysKept + 1; generation++) {
+    fold(run, run.generation * 2, [started({ generation, idempotencyKey: `k${generation}` }), done]);
+  }
+  const again = (key: string) => decideStart(run, { ...request, idempotencyKey: key }, hash);
+  expect(again("k2")).toEqual({ attach: 2 });
+  expect(again(`k${limits.usedKeysKept + 1}`)).toEqual({ attach: limits.usedKeysKept + 1 });
+  expect(again("k1")).toMatchObject({ kind: Kind.runStarted });
+});
+
 test("a made-up name belongs to one start for ever", () => {
   const run = emptyRun(`default:${instancePrefix}1` as RunId);
   fold(run, 0, [started(), { kind: Kind.runCompleted, body: { result: undefined } }]);
-  expect(decideStart(run, request, hash)).toBe("attach");
+  expect(decideStart(run, request, hash)).toEqual({ attach: 1 });
 });
 
 test("a new generation begins clean, but remembers signal ids", () => {

@@ -1,5 +1,5 @@
 /** Start of a run: a new name, the next generation of one, or attaching to what is there. */
-import { bytesEqual, type Rejection, seedOf } from "#core/base";
+import { bytesEqual, limits, type Rejection, seedOf } from "#core/base";
 import { EventKind, type Payload, type RunStarted, RunStatus } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { instancePrefix } from "./instance.ts";
@@ -14,8 +14,13 @@ export interface StartRequest {
   readonly deadlineMs: number;
 }
 
+/** The start is one that was made before: it began this generation. */
+export interface Attach {
+  readonly attach: number;
+}
+
 /** `inputHash` is over type and input; it is compared only where an idempotency key is used. */
-export function decideStart(run: Run, request: StartRequest, inputHash: Uint8Array): RunEvent | "attach" | Rejection {
+export function decideStart(run: Run, request: StartRequest, inputHash: Uint8Array): RunEvent | Attach | Rejection {
   if (run.status !== RunStatus.unspecified) {
     const known = attachOrRefuse(run, request, inputHash);
     if (known !== undefined) return known;
@@ -35,18 +40,19 @@ export function decideStart(run: Run, request: StartRequest, inputHash: Uint8Arr
   };
 }
 
-function attachOrRefuse(run: Run, request: StartRequest, inputHash: Uint8Array): "attach" | Rejection | undefined {
-  if (request.idempotencyKey !== "" && request.idempotencyKey === run.idempotencyKey) {
-    if (bytesEqual(run.inputHash, inputHash)) return "attach";
+function attachOrRefuse(run: Run, request: StartRequest, inputHash: Uint8Array): Attach | Rejection | undefined {
+  const used = request.idempotencyKey === "" ? undefined : run.usedKeys.find((one) => one.key === request.idempotencyKey);
+  if (used !== undefined) {
+    if (bytesEqual(used.inputHash, inputHash)) return { attach: used.generation };
     return {
       reject: "IDEMPOTENCY_CONFLICT",
       message: `Cannot start ${run.run}: idempotency key "${request.idempotencyKey}" was used with another type or input`,
     };
   }
   // A made-up name belongs to one start: meeting it again is that start, sent again.
-  if (run.run.includes(`:${instancePrefix}`)) return "attach";
+  if (run.run.includes(`:${instancePrefix}`)) return { attach: run.generation };
   if (!isLive(run)) return undefined;
-  if (request.contention === "attach") return "attach";
+  if (request.contention === "attach") return { attach: run.generation };
   return { reject: "INSTANCE_LIVE", message: `Cannot start ${run.run}: generation ${run.generation} of it is live` };
 }
 
@@ -59,8 +65,10 @@ export function applyStarted(run: Run, body: RunStarted, at: { seq: number; time
   run.startedMs = at.timeMs;
   run.deadlineAtMs = body.deadlineMs > 0 ? at.timeMs + body.deadlineMs : 0;
   run.closedMs = 0;
-  run.idempotencyKey = body.idempotencyKey;
-  run.inputHash = inputHash;
+  if (body.idempotencyKey !== "") {
+    run.usedKeys.push({ key: body.idempotencyKey, inputHash, generation: body.generation });
+    if (run.usedKeys.length > limits.usedKeysKept) run.usedKeys.shift();
+  }
   run.cancelRequested = false;
   run.nextOp = 1;
   run.firstSeq = at.seq;

@@ -7,7 +7,7 @@
  */
 import type { RunId } from "#core/base";
 import { noBytes } from "#core/base";
-import { type ActivityOptions, EventKind, type Failure, type Payload, RunStatus } from "#proto";
+import { type ActivityOptions, EventKind, type Failure, type Payload, RunStatus, type UsedKey } from "#proto";
 
 /** An open operation. Times are milliseconds since 1970; 0 = none. */
 export interface Operation {
@@ -41,9 +41,8 @@ export interface Run {
   /** 0 = no deadline. */
   deadlineAtMs: number;
   closedMs: number;
-  idempotencyKey: string;
-  /** Hash of type and input of the start, where it carried an idempotency key. */
-  inputHash: Uint8Array;
+  /** Keys that started this generation and those before it, oldest first. */
+  usedKeys: UsedKey[];
   cancelRequested: boolean;
   nextOp: number;
   /** Sequence of the generation's RunStarted. */
@@ -74,8 +73,7 @@ export function emptyRun(run: RunId): Run {
     startedMs: 0,
     deadlineAtMs: 0,
     closedMs: 0,
-    idempotencyKey: "",
-    inputHash: noBytes,
+    usedKeys: [],
     cancelRequested: false,
     nextOp: 1,
     firstSeq: 0,

@@ -59,15 +59,19 @@ function onStart(ctx: ShardContext, request: RequestId, identity: Identity, comm
   const live = ctx.findOrCreate(runPartition(command.run));
   const hash = command.idempotencyKey === "" ? noBytes : ctx.inputHash(command.type, command.input);
   const decision = decideStart(live.run, command, hash);
-  if (decision !== "attach" && "reject" in decision) return reject(ctx, request, decision, live);
-  const attached = decision === "attach";
+  if ("reject" in decision) return reject(ctx, request, decision, live);
+  const attached = "attach" in decision;
   if (!attached) {
     // A query may still hold the generation before at a worker.
     leaveWorker(ctx, live);
     ctx.append(live, decision, identity, hash);
     if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
   }
-  const { generation } = live.run;
+  const generation = attached ? decision.attach : live.run.generation;
+  if (command.awaitResult && generation !== live.run.generation) {
+    const message = `Cannot wait for generation ${generation} of ${live.id}, which the idempotency key started: it has ended, and generation ${live.run.generation} came after it; its history has its result`;
+    return reject(ctx, request, { reject: "RUN_CLOSED", message }, live);
+  }
   if (!command.awaitResult) return respond(ctx, request, live, { kind: "started", run: live.id, generation, attached });
   wait(ctx, live, { request, start: true, attached });
 }

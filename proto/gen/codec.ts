@@ -1141,8 +1141,7 @@ export interface RunState {
   seed: number;
   startedMs: number;
   deadlineAtMs: number;
-  idempotencyKey: string;
-  inputHash: Uint8Array;
+  usedKeys: UsedKey[];
   cancelRequested: boolean;
   nextOp: number;
   firstSeq: number;
@@ -1171,8 +1170,7 @@ export interface RunStateInit {
   seed?: number | undefined;
   startedMs?: number | undefined;
   deadlineAtMs?: number | undefined;
-  idempotencyKey?: string | undefined;
-  inputHash?: Uint8Array | undefined;
+  usedKeys?: readonly UsedKeyInit[] | undefined;
   cancelRequested?: boolean | undefined;
   nextOp?: number | undefined;
   firstSeq?: number | undefined;
@@ -1202,8 +1200,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.seed !== undefined && m.seed !== 0) { w.varint(88); w.varint(m.seed); }
   if (m.startedMs !== undefined && m.startedMs !== 0) { w.varint(96); w.varint(m.startedMs); }
   if (m.deadlineAtMs !== undefined && m.deadlineAtMs !== 0) { w.varint(104); w.varint(m.deadlineAtMs); }
-  if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(114, m.idempotencyKey); }
-  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(122, m.inputHash); }
+  if (m.usedKeys !== undefined) for (const item of m.usedKeys) { { const mark = w.begin(114); encodeUsedKey(w, item); w.close(mark); } }
   if (m.cancelRequested === true) { w.varint(128); w.varint(1); }
   if (m.nextOp !== undefined && m.nextOp !== 0) { w.varint(136); w.varint(m.nextOp); }
   if (m.firstSeq !== undefined && m.firstSeq !== 0) { w.varint(144); w.varint(m.firstSeq); }
@@ -1233,8 +1230,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let seed_: number = 0;
   let startedMs_: number = 0;
   let deadlineAtMs_: number = 0;
-  let idempotencyKey_: string = "";
-  let inputHash_: Uint8Array = noBytes;
+  const usedKeys_: UsedKey[] = [];
   let cancelRequested_: boolean = false;
   let nextOp_: number = 0;
   let firstSeq_: number = 0;
@@ -1265,8 +1261,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 88: seed_ = r.varint(); break;
       case 96: startedMs_ = r.varint(); break;
       case 104: deadlineAtMs_ = r.varint(); break;
-      case 114: idempotencyKey_ = r.text(end); break;
-      case 122: inputHash_ = r.view(end); break;
+      case 114: usedKeys_.push(decodeUsedKey(r, r.extent(end))); break;
       case 128: cancelRequested_ = r.varint() !== 0; break;
       case 136: nextOp_ = r.varint(); break;
       case 144: firstSeq_ = r.varint(); break;
@@ -1284,7 +1279,42 @@ export function decodeRunState(r: Reader, end: number): RunState {
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, idempotencyKey: idempotencyKey_, inputHash: inputHash_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_ };
+}
+
+export interface UsedKey {
+  key: string;
+  inputHash: Uint8Array;
+  generation: number;
+}
+export interface UsedKeyInit {
+  key?: string | undefined;
+  inputHash?: Uint8Array | undefined;
+  generation?: number | undefined;
+}
+
+export function encodeUsedKey(w: Writer, m: UsedKeyInit): void {
+  if (m.key !== undefined && m.key !== "") { w.text(10, m.key); }
+  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(18, m.inputHash); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
+}
+
+export function decodeUsedKey(r: Reader, end: number): UsedKey {
+  let key_: string = "";
+  let inputHash_: Uint8Array = noBytes;
+  let generation_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: key_ = r.text(end); break;
+      case 18: inputHash_ = r.view(end); break;
+      case 24: generation_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { key: key_, inputHash: inputHash_, generation: generation_ };
 }
 
 export interface UnclaimedSignal {

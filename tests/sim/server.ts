@@ -334,12 +334,10 @@ export class Server {
         const { session, handle, activation, bundle, type, readOnly, partition } = effect;
         if (this.sim.strikes("replayFails")) return this.input({ kind: "replay-failed", session, handle, activation });
         const events = readHistory(this.sim.disk, shard, effect);
-        this.links
-          .get(session)
-          ?.send({
-            kind: "activate",
-            value: { handle, activation, fromStart: true, run: partition.slice(4), bundle, type, events, readOnly },
-          });
+        this.links.get(session)?.send({
+          kind: "activate",
+          value: { handle, activation, fromStart: true, run: partition.slice(4), bundle, type, events, readOnly },
+        });
       }),
     );
   }

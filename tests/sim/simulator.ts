@@ -147,7 +147,7 @@ function startSomething(sim: Simulation): void {
       bundle,
       input,
       contention: prng.chance(0.7) ? "attach" : "reject",
-      idempotencyKey: isKeyed ? `key of ${instance}` : "",
+      idempotencyKey: isKeyed ? `key ${sim.prng.below(2)} of ${instance}` : "",
       deadlineMs: prng.chance(0.1) ? 500 + prng.below(20_000) : 0,
       awaitResult: prng.chance(0.2),
     },

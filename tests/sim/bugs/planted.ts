@@ -183,8 +183,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     "key-ignored",
     "An idempotency key is not looked at",
     "core/run/start.ts",
-    'if (request.idempotencyKey !== "" &&',
-    'if (request.idempotencyKey === "" &&',
+    'request.idempotencyKey === "" ? undefined',
+    'request.idempotencyKey !== "" ? undefined',
     ["enqueueIdempotent"],
   ),
   bug(

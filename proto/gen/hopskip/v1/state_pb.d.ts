@@ -86,14 +86,9 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
   deadlineAtMs: bigint;
 
   /**
-   * @generated from field: string idempotency_key = 14;
+   * @generated from field: repeated hopskip.v1.UsedKey used_keys = 14;
    */
-  idempotencyKey: string;
-
-  /**
-   * @generated from field: bytes input_hash = 15;
-   */
-  inputHash: Uint8Array;
+  usedKeys: UsedKey[];
 
   /**
    * @generated from field: bool cancel_requested = 16;
@@ -172,6 +167,34 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
  * Use `create(RunStateSchema)` to create a new message.
  */
 export declare const RunStateSchema: GenMessage<RunState>;
+
+/**
+ * An idempotency key that started a generation, and the hash of what it started.
+ *
+ * @generated from message hopskip.v1.UsedKey
+ */
+export declare type UsedKey = Message<"hopskip.v1.UsedKey"> & {
+  /**
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: bytes input_hash = 2;
+   */
+  inputHash: Uint8Array;
+
+  /**
+   * @generated from field: uint32 generation = 3;
+   */
+  generation: number;
+};
+
+/**
+ * Describes the message hopskip.v1.UsedKey.
+ * Use `create(UsedKeySchema)` to create a new message.
+ */
+export declare const UsedKeySchema: GenMessage<UsedKey>;
 
 /**
  * Signals that arrived before the workflow asked for them.
