@@ -4,7 +4,7 @@
  * A list first takes in everything that is durable, so whoever was told of a start finds it.
  */
 import type { ShardId } from "#core/base";
-import { asIndex } from "#core/base";
+import { asIndex, HopError } from "#core/base";
 import type { ListReply, ListRequest } from "#proto";
 import { type LogRecord, type LogStore, type Projector, RunQuery } from "#store";
 
@@ -44,8 +44,17 @@ export class VisibilityPump {
 
   /** One page of runs, as of everything durable when it was asked. */
   async list(request: ListRequest): Promise<ListReply> {
-    await this.catchUp();
-    return this.query.list(request);
+    try {
+      await this.catchUp();
+      return this.query.list(request);
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== "SQLITE_FULL") throw error;
+      throw new HopError(
+        "NO_SPACE",
+        "Cannot list runs: their index is behind the log, and its disk is full; free space and it goes on by itself",
+        { cause: error },
+      );
+    }
   }
 
   async close(): Promise<void> {

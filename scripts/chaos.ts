@@ -69,7 +69,8 @@ async function onRig<T>(
   let rig: Rig | undefined;
   try {
     for (const input of inputs) {
-      const use = (rig ??= await Rig.up());
+      rig ??= await Rig.up();
+      const use = rig;
       if (await attempt(row, what(input), () => each(use, input))) continue;
       await use[Symbol.asyncDispose]();
       rig = undefined;
@@ -128,7 +129,9 @@ jobs["lying-disk"] = {
       row,
       [1],
       () => "1000 bytes never written",
-      async (rig) => void (row.note = await lyingDisk(rig)),
+      async (rig) => {
+        row.note = await lyingDisk(rig);
+      },
     ),
 };
 jobs["full-injected"] = { needs: whyNoStrace, run: (row) => onRig(row, upTo(5), String, async (rig) => void (await fullByInjection(rig))) };
@@ -183,7 +186,11 @@ for (const victim of victims) {
 }
 jobs["stop-worker"] = {
   needs: always,
-  run: (row) => onRig(row, upTo(3), String, async (rig) => void (row.acks += (await stopWorker(rig)).acks)),
+  run: (row) =>
+    onRig(row, upTo(3), String, async (rig) => {
+      const { acks } = await stopWorker(rig);
+      row.acks += acks;
+    }),
 };
 jobs["stop-server"] = {
   needs: always,
@@ -192,11 +199,20 @@ jobs["stop-server"] = {
       row,
       [100, 1000, 20_000],
       (ms) => `for ${ms} ms`,
-      async (rig, ms) => void (row.acks += (await stopServer(rig, ms)).acks),
+      async (rig, ms) => {
+        const { acks } = await stopServer(rig, ms);
+        row.acks += acks;
+      },
     ),
 };
-jobs["two-servers"] = { needs: always, run: (row) => onRig(row, upTo(3), String, async (rig) => void (row.note = await twoServers(rig))) };
-jobs["restarts"] = {
+jobs["two-servers"] = {
+  needs: always,
+  run: (row) =>
+    onRig(row, upTo(3), String, async (rig) => {
+      row.note = await twoServers(rig);
+    }),
+};
+jobs.restarts = {
   needs: always,
   run: async (row) => {
     await attempt(row, "stop, kill, port, address", async () => {
@@ -208,7 +224,10 @@ jobs["restarts"] = {
 jobs["clock-jumps"] = {
   needs: whyNoFaketime,
   run: async (row) =>
-    void (await attempt(row, "a sleep of 6 s", async () => void (row.note = `woke after ${(await clockJumps(6000)).wokeMs} ms`))),
+    void (await attempt(row, "a sleep of 6 s", async () => {
+      const { wokeMs } = await clockJumps(6000);
+      row.note = `woke after ${wokeMs} ms`;
+    })),
 };
 
 function tableOf(rows: readonly Row[]): string {

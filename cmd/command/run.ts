@@ -48,7 +48,10 @@ function checkOptions(options: RunOptions): void {
   if (options.input !== undefined && options.inputLines !== undefined) throw both("--input", "--input-lines");
   // A shell variable that is not set must not start a run under a name that nobody knows.
   for (const name of ["instance", "idempotencyKey"] as const) {
-    if (options[name] === "") throw new UsageError(`Cannot start a run: --${name === "instance" ? "instance" : "idempotency-key"} is empty; leave it out, or give a name`);
+    if (options[name] === "")
+      throw new UsageError(
+        `Cannot start a run: --${name === "instance" ? "instance" : "idempotency-key"} is empty; leave it out, or give a name`,
+      );
   }
   if (options.instance !== undefined && options.inputLines !== undefined) {
     throw new UsageError(

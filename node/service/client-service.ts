@@ -148,9 +148,9 @@ export class ClientService {
   }
 
   private async describe(run: RunId, call: Call): Promise<DescribeReply> {
-    const { state, port } = this.find(run, "describe", call);
+    const { partition, state, port } = this.find(run, "describe", call);
     // What is told must not be lost with the node: wait for what the state rests on.
-    await port.settled();
+    await port.settled(partition);
     return state;
   }
 
@@ -181,7 +181,7 @@ export class ClientService {
     let seq = request.fromSeq;
     for (;;) {
       const { partition, port, state } = this.find(run, "read the history of", call);
-      await port.settled();
+      await port.settled(partition);
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;

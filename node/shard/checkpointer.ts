@@ -19,6 +19,8 @@ export interface CheckpointerParts {
 }
 
 const intervalMs = 200;
+/** After a save that failed. */
+const failedMs = 1000;
 /** Between saves when many runs wait: what is saved then keeps up with what changes. */
 const intervalMsMin = 10;
 /** Keeps one pause of the node's thread at a few milliseconds. */
@@ -31,6 +33,8 @@ export class Checkpointer {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private evictedMs = performance.now();
   private isStopped = false;
+  /** The last save failed. It is told once, however long a full disk lasts. */
+  private isFailing = false;
 
   constructor(parts: CheckpointerParts) {
     this.parts = parts;
@@ -50,6 +54,10 @@ export class Checkpointer {
 
   private schedule(): void {
     if (this.isStopped) return;
+    if (this.isFailing) {
+      this.timer = setTimeout(() => void this.round(), failedMs);
+      return;
+    }
     const backlog = this.parts.machine.figures().dirtyRuns / rowsMax;
     this.timer = setTimeout(() => void this.round(), backlog <= 1 ? intervalMs : Math.max(intervalMs / backlog, intervalMsMin));
   }
@@ -72,10 +80,16 @@ export class Checkpointer {
       await this.parts.settled();
       checkpoint.save(taken.rows, { shard, appliedIndex: taken.appliedIndex, clockMs: machine.clockMs });
       machine.saved();
+      if (this.isFailing) note("info", "checkpoint saved again");
+      this.isFailing = false;
       return true;
     } catch (error) {
       if (taken !== undefined) machine.putBack(taken);
-      if (!this.isStopped) note("warn", "checkpoint not saved", { error: error instanceof Error ? error.message : String(error) });
+      if (!this.isStopped && !this.isFailing)
+        note("warn", "checkpoint not saved, and tried again until it is", {
+          error: error instanceof Error ? error.message : String(error),
+        });
+      this.isFailing = true;
       return false;
     }
   }

@@ -179,7 +179,7 @@ export class ShardHost implements ShardPort {
   async *history(partition: Partition, fromSeq: Seq): AsyncIterable<Uint8Array[]> {
     const end = this.machine.historyEnd(partition);
     if (end === undefined || fromSeq >= end.size) return;
-    await this.settled();
+    await this.settled(partition);
     yield* this.parts.segments.history({
       shard: this.parts.shard,
       partition,
@@ -197,10 +197,17 @@ export class ShardHost implements ShardPort {
     return this.machine.describe(partition);
   }
 
-  settled(): Promise<void> {
+  settled(partition?: Partition): Promise<void> {
     if (this.stopped !== undefined) return Promise.reject(this.unavailable());
-    const index = this.parts.log.lastIndex(this.parts.shard);
-    if (index > this.durable()) this.parts.log.kick(true);
+    const { log, shard } = this.parts;
+    const index = partition === undefined ? log.lastIndex(shard) : (this.machine.historyEnd(partition)?.lastIndex ?? 0);
+    if (index <= this.durable()) return Promise.resolve();
+    if (!log.hasRoom()) {
+      const message =
+        "Cannot read what was decided last: it is not durable yet, and the log's disk is full; free space and it goes on by itself";
+      return Promise.reject(new HopError("NO_SPACE", message, { retryAfterMs: 1000 }));
+    }
+    log.kick(true);
     return this.watchers.durable(index);
   }
 
@@ -222,11 +229,21 @@ export class ShardHost implements ShardPort {
 
   /** Saves what changed and takes no more inputs. */
   async close(): Promise<void> {
-    if (this.stopped === undefined) {
-      await this.settled();
-      await this.checkpointer.close();
+    try {
+      if (await this.settledUnlessFull()) await this.checkpointer.close();
+    } finally {
+      this.stop(new Error("the node is shutting down"));
     }
-    this.stop(new Error("the node is shutting down"));
+  }
+
+  /** False where it can't become durable now: what was not acknowledged need not be waited for. */
+  private async settledUnlessFull(): Promise<boolean> {
+    const { log, shard } = this.parts;
+    while (this.stopped === undefined && log.hasRoom()) {
+      if (log.lastIndex(shard) <= this.durable()) return true;
+      await Promise.race([this.settled(), new Promise((resolve) => setTimeout(resolve, roomPollMs))]);
+    }
+    return false;
   }
 
   private stop(cause: Error): void {

@@ -33,6 +33,6 @@ export interface ShardPort {
   changed(partition: Partition, seq: Seq, signal: AbortSignal): Promise<void>;
   /** State of a run, or undefined when there is no such run. */
   describe(partition: Partition): DescribeReply | undefined;
-  /** Resolves when everything appended so far is durable. */
-  settled(): Promise<void>;
+  /** Resolves when everything appended so far is durable, or all of one partition. Rejects with NO_SPACE where a full disk keeps it from becoming so. */
+  settled(partition?: Partition): Promise<void>;
 }
