@@ -1,4 +1,5 @@
 /** Everything a node keeps in its data folder, opened together under the folder's lock. */
+import { statfsSync } from "node:fs";
 import { join } from "node:path";
 import type { ShardId } from "#core/base";
 import { BlobStore, CheckpointStore, FolderLock, type LogDisk, Projector, realDisk, WalLogStore, WalSegmentStore } from "#store";
@@ -30,7 +31,11 @@ export function openStorage(options: StorageOptions): Promise<Storage> {
   const { dataDir, warn, onFlush } = options;
   return FolderLock.hold(dataDir, async (lock) => {
     const clusterId = clusterIdOf(dataDir);
-    const log = await WalLogStore.open({ dir: join(dataDir, "log"), disk: timed(realDisk, onFlush) });
+    const log = await WalLogStore.open({
+      dir: join(dataDir, "log"),
+      disk: timed(realDisk, onFlush),
+      segmentBytes: segmentBytesFor(dataDir),
+    });
     try {
       if (log.torn !== undefined) warn("The log ended in a write that a crash interrupted; what was never acknowledged of it was cut off");
       return openBeside(log, { dataDir, warn, clusterId, release: () => lock.release() });
@@ -63,6 +68,16 @@ function openBeside(
       release();
     },
   };
+}
+
+const segmentBytesMax = 64 << 20;
+const segmentBytesMin = 1 << 20;
+
+/** Segments are written full of zeros before they are used: on a small disk they are small. */
+function segmentBytesFor(dataDir: string): number {
+  const { bavail, bsize } = statfsSync(dataDir);
+  const share = 2 ** Math.floor(Math.log2(Math.max((bavail * bsize) / 32, segmentBytesMin)));
+  return Math.min(share, segmentBytesMax);
 }
 
 function timed(disk: LogDisk, onFlush: (ms: number) => void): LogDisk {

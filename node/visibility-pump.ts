@@ -19,6 +19,8 @@ export interface VisibilityParts {
 
 /** Records gather for this long before they are read back together. */
 const lagMs = 100;
+/** After a pass that failed. */
+const failedMs = 1000;
 
 export class VisibilityPump {
   private readonly parts: VisibilityParts;
@@ -26,6 +28,8 @@ export class VisibilityPump {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private running: Promise<void> | undefined;
   private isClosed = false;
+  /** The last pass failed. It is told once, however long the trouble lasts. */
+  private isFailing = false;
 
   constructor(parts: VisibilityParts) {
     this.parts = parts;
@@ -36,10 +40,25 @@ export class VisibilityPump {
   /** To be called after each group commit. */
   onDurable(): void {
     if (this.isClosed || this.timer !== undefined || this.isCaughtUp()) return;
-    this.timer = setTimeout(() => {
-      this.timer = undefined;
-      this.catchUp().then(() => this.onDurable(), this.parts.onFault);
-    }, lagMs);
+    this.timer = setTimeout(
+      () => {
+        this.timer = undefined;
+        this.catchUp().then(
+          () => {
+            this.isFailing = false;
+            this.onDurable();
+          },
+          (error: unknown) => this.failed(error),
+        );
+      },
+      this.isFailing ? failedMs : lagMs,
+    );
+  }
+
+  private failed(error: unknown): void {
+    if (!this.isFailing) this.parts.onFault(error);
+    this.isFailing = true;
+    this.onDurable();
   }
 
   /** One page of runs, as of everything durable when it was asked. */

@@ -49,12 +49,12 @@ export class SegmentReader {
   async *scan(shard: ShardId, from: Index): AsyncGenerator<LogRecord> {
     let wanted = from;
     for (const { segment, stretches } of this.partsFrom(shard, from)) {
-      const fd = fs.openSync(segment.path, "r");
+      const fd = openSegment(segment);
       try {
         for (const stretch of stretches) {
           const walk = walkOf(segment, stretch);
           for (let found = walk.next(); found !== undefined; found = walk.next()) {
-            if (found === "more") await readMore(fd, walk);
+            if (found === "more") await more(fd, walk, segment);
             else if (isFault(found)) throw unreadable(segment, shard, wanted, found);
             else if (isWanted(found, shard, from)) {
               wanted = asIndex(found.index + 1);
@@ -72,7 +72,7 @@ export class SegmentReader {
   *replay(shard: ShardId, from: Index): Generator<LogRecord> {
     let wanted = from;
     for (const { segment, stretches } of this.partsFrom(shard, from)) {
-      const fd = fs.openSync(segment.path, "r");
+      const fd = openSegment(segment);
       try {
         for (const stretch of stretches) {
           const frames = walkSync(fd, walkOf(segment, stretch));
@@ -128,13 +128,13 @@ export class SegmentReader {
 
   /** Whole frames that begin in [place.offset, end). */
   private async load(place: Place, end: number, shard: ShardId, index: Index): Promise<Block> {
-    const fd = fs.openSync(place.segment.path, "r");
+    const fd = openSegment(place.segment);
     try {
       const frames: Frame[] = [];
       const range = { from: place.offset, end: place.segment.end, beginBefore: end };
       const walk = new FrameWalk(range, place.segment.header, { keepsBodies: true });
       for (let found = walk.next(); found !== undefined; found = walk.next()) {
-        if (found === "more") await readMore(fd, walk);
+        if (found === "more") await more(fd, walk, place.segment);
         else if (isFault(found)) throw unreadable(place.segment, shard, index, found);
         else if (found.kind === RecordKind.data) frames.push(found);
       }
@@ -143,6 +143,28 @@ export class SegmentReader {
       fs.closeSync(fd);
     }
   }
+}
+
+/** A file that can't be read now says nothing about its bytes. */
+function unavailable(segment: Segment, cause: unknown): HopError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new HopError("STORE_UNAVAILABLE", `Cannot read the log's file ${segment.path} now: ${why}; nothing is known to be lost`, {
+    cause,
+  });
+}
+
+function openSegment(segment: Segment): number {
+  try {
+    return fs.openSync(segment.path, "r");
+  } catch (cause) {
+    throw unavailable(segment, cause);
+  }
+}
+
+function more(fd: number, walk: FrameWalk, segment: Segment): Promise<void> {
+  return readMore(fd, walk).catch((cause: unknown) => {
+    throw unavailable(segment, cause);
+  });
 }
 
 function unreadable(segment: Segment, shard: ShardId, index: Index, fault: FrameFault): CorruptionError {

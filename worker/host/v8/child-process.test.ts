@@ -1,6 +1,6 @@
 /** Life and death of the process that holds V8. */
 import { afterEach, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "../../../tests/until.ts";
@@ -161,3 +161,20 @@ test("a realm that fills up takes no newcomers, and its runs live on", async () 
   }
   for (const run of runs) expect((await run.deliver(run.resolved(2))).map(({ kind }) => kind)).toEqual([5]);
 }, 30_000);
+
+test("a folder that a killed worker left is removed by whoever starts next, one in use is not", async () => {
+  const before = process.env.TMPDIR;
+  const folder = mkdtempSync(join(tmpdir(), "hop-test-"));
+  const gone = Bun.spawn(["true"]);
+  await gone.exited;
+  const used = join(folder, `hop-v8-${process.pid}-x`);
+  mkdirSync(join(folder, `hop-v8-${gone.pid}-x`));
+  mkdirSync(used);
+  process.env.TMPDIR = folder;
+  await bench().host.start();
+  if (before === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = before;
+  expect(readdirSync(folder)).toEqual([`hop-v8-${process.pid}-x`]);
+  rmdirSync(used);
+  rmdirSync(folder);
+});

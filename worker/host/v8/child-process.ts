@@ -5,7 +5,7 @@
  * It never outlives the worker: the kernel of the operating system kills it with its parent. Its
  * socket and marker file are unlinked as soon as both sides hold them, so nothing stays on disk.
  */
-import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readdirSync, readSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Socket } from "bun";
@@ -52,6 +52,26 @@ export class ChildDiedError extends Error {
   override name = "ChildDiedError";
 }
 
+const folderPrefix = "hop-v8-";
+
+/** A worker that was killed while its V8 process started left a folder: whoever starts next removes it. */
+function sweep(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const pid = name.startsWith(folderPrefix) ? Number(name.slice(folderPrefix.length).split("-")[0]) : Number.NaN;
+    if (!Number.isInteger(pid) || pid <= 0 || isAlive(pid)) continue;
+    rmSync(join(tmpdir(), name), { recursive: true, force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as { code?: unknown }).code !== "ESRCH";
+  }
+}
+
 export class ChildProcess {
   readonly #process: Bun.Subprocess<"ignore", "ignore", "pipe">;
   readonly #socket: Socket;
@@ -78,7 +98,8 @@ export class ChildProcess {
 
   /** Starts the process and resolves once it is connected. */
   static async start(assets: V8Assets, events: ChildEvents): Promise<ChildProcess> {
-    const folder = mkdtempSync(join(tmpdir(), "hop-v8-")); // mode 0700
+    sweep();
+    const folder = mkdtempSync(join(tmpdir(), `${folderPrefix}${process.pid}-`)); // mode 0700
     const socketPath = join(folder, "s");
     const markerPath = join(folder, "m");
     writeFileSync(markerPath, Buffer.alloc(4), { mode: 0o600 });
