@@ -35,6 +35,8 @@ export const limits = {
   signalIdsKept: 64,
   /** Idempotency keys that a run's name remembers: those of its last generations. */
   usedKeysKept: 64,
+  /** Offers of one attempt that may be lost with their workers; then the attempt counts as failed. */
+  deliveriesMax: 3,
   /** Tasks that wait for a worker, over the whole shard, before starts are refused. */
   readyTasksMax: 200_000,
   /** Events received by a run but not yet taken by its worker, before signals are refused. */

@@ -44,6 +44,7 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       break;
     case Kind.cancelRequested:
       run.cancelRequested = true;
+      run.note = event.body.reason;
       break;
     case Kind.runBlocked:
       run.status = RunStatus.blocked;

@@ -443,3 +443,10 @@ test("every event comes back from its payload, and the fold keeps its invariants
   );
   expect(decodeBody(Kind.bundleDeployed, noBytes)).toBeUndefined();
 });
+
+test("a run that is asked to end shows what the canceller said", () => {
+  const run = runOf(started(), { kind: Kind.cancelRequested, body: { reason: "no more stock" } });
+  expect(run.note).toBe("no more stock");
+  fold(run, 2, [{ kind: Kind.runCancelled, body: { reason: run.note } }]);
+  expect(outcomeOf(run).failure?.message).toContain("no more stock");
+});

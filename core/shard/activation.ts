@@ -139,7 +139,7 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
     case CommandKind.cancelOp:
       return withdraw(ctx, live, c.op, identity);
     default:
-      closeRun(ctx, live, ending(c), identity);
+      closeRun(ctx, live, ending(c, live.run.note), identity);
   }
 }
 
@@ -156,9 +156,10 @@ function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: Identi
   if (task !== undefined) freeTask(ctx, live, task, "The workflow withdrew it");
 }
 
-function ending(c: Command): RunEvent {
+/** `note` is what the canceller said. */
+function ending(c: Command, note: string): RunEvent {
   if (c.kind === CommandKind.complete) return { kind: EventKind.runCompleted, body: { result: c.payload } };
-  if (c.kind === CommandKind.cancelled) return { kind: EventKind.runCancelled, body: { reason: c.failure?.message ?? "" } };
+  if (c.kind === CommandKind.cancelled) return { kind: EventKind.runCancelled, body: { reason: c.failure?.message ?? note } };
   return { kind: EventKind.runFailed, body: { failure: c.failure } };
 }
 

@@ -1,5 +1,5 @@
 /** Activities on their way to workers and back: offered, leased, fenced, tried again. */
-import type { SessionId } from "#core/base";
+import { limits, type SessionId } from "#core/base";
 import type { Session } from "#core/dispatch";
 import { claimed, decideCompleted, decideFailed, type Operation } from "#core/run";
 import { EventKind, type Failure, type Heartbeat, type IdentityInit, type TaskDone, type TaskToken } from "#proto";
@@ -57,8 +57,12 @@ function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, se
   if (heartbeatMs > 0) remind(ctx, live, "heartbeat", ctx.nowMs + heartbeatMs, o);
 }
 
-/** Another delivery of the same attempt: the one before is fenced from here on. */
+/**
+ * Another delivery of the same attempt: the one before is fenced from here on. A task that is lost
+ * again and again may be what its workers die of, so the attempt fails then.
+ */
 export function reoffer(ctx: ShardContext, live: LiveRun, o: Operation): void {
+  if (o.delivery >= limits.deliveriesMax) return loseAttempt(ctx, live, o);
   o.delivery++;
   ctx.appendLease(live, o.op, o.attempt, o.delivery);
   offer(ctx, live, o);
@@ -203,6 +207,14 @@ function failAttempt(ctx: ShardContext, live: LiveRun, o: Operation, failing: Fa
 export function awaitRetry(ctx: ShardContext, live: LiveRun, o: Operation, nextMs: number): void {
   live.retries.add(o.op);
   remind(ctx, live, "retry", nextMs, { ...o, delivery: 1 });
+}
+
+function loseAttempt(ctx: ShardContext, live: LiveRun, o: Operation): void {
+  const task = live.tasks.get(o.op);
+  live.tasks.delete(o.op);
+  const message = `Activity ${o.name} was lost with its worker ${o.delivery} times in attempt ${o.attempt}: the worker died, or its stream broke for too long`;
+  const failure: Failure = { type: "WorkerLostError", message, stack: "", details: undefined, nonRetryable: false, cause: undefined };
+  failAttempt(ctx, live, o, { failure, worker: task?.workerId ?? "", identity: ctx.core(o.scheduledSeq), progress: task?.progress });
 }
 
 export function onHeartbeat(ctx: ShardContext, sessionId: SessionId, message: Heartbeat): void {
