@@ -139,10 +139,9 @@ function decoder(message: DescMessage): string {
     vars.push(`  let choice = 0;`, ...options.map((f) => `  let ${f.localName}_: ${kindOf(f).ts} | undefined;`));
     for (const f of options) cases.push(`      case ${tagOf(f)}: ${f.localName}_ = ${kindOf(f).read("end")}; choice = ${f.number}; break;`);
     const lead = own.length > 0 ? `${own.join(", ")}, ` : "";
-    result =
-      options
-        .map((f) => `choice === ${f.number} ? { ${lead}kind: "${f.localName}", value: ${f.localName}_ as ${kindOf(f).ts} }`)
-        .join("\n    : ") + `\n    : { ${lead}kind: "unknown" }`;
+    result = `${options
+      .map((f) => `choice === ${f.number} ? { ${lead}kind: "${f.localName}", value: ${f.localName}_ as ${kindOf(f).ts} }`)
+      .join("\n    : ")}\n    : { ${lead}kind: "unknown" }`;
   }
   return `export function decode${name}(r: Reader, end: number): ${name} {
 ${vars.join("\n")}

@@ -1,6 +1,7 @@
 /**
- * Writes cmd/project/hopskip-runtime.d.txt: the types of `@hopskip/runtime` in one file, which
- * `hop init` puts into a new project, so that editors know them without an installed package.
+ * Writes cmd/project/hopskip-runtime.d.txt: the types of `@hopskip/runtime`, `@hopskip/activity` and
+ * `@hopskip/client` in one file, which `hop init` puts into a new project, so that editors know them
+ * without an installed package.
  *
  * `bun scripts/gen-runtime-types.ts [--check]`; with --check it only says whether the file is up to date.
  */
@@ -9,41 +10,49 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "..");
-const runtime = join(root, "sdk/typescript/runtime");
 export const typesFile = join(root, "cmd/project/hopskip-runtime.d.txt");
 
-/** Declarations of each module, by its file name. */
-function emit(): Map<string, string> {
+/** Packages in the order in which they stand in the file. */
+const packages = ["runtime", "activity", "client"] as const;
+/** What carries the client's bytes: its types lead to all of the wire, and hardly a caller needs them. */
+const inner = new Set(["session", "rpc"]);
+/** Names of the raw exchange, which is left out. */
+const raw = new Set(["Answer", "Ask", "AskKind"]);
+
+/** Declarations of each module of each package, by its file name. */
+function emit(): Map<string, Map<string, string>> {
   const folder = mkdtempSync(join(tmpdir(), "hop-types-"));
   try {
-    const flags = ["--declaration", "--emitDeclarationOnly", "--outDir", folder, "--strict", "--target", "esnext", "--module", "esnext"];
-    const more = ["--moduleResolution", "bundler", "--allowImportingTsExtensions", "--lib", "esnext", "--types", "", "--ignoreConfig"];
-    const result = Bun.spawnSync([join(root, "node_modules/.bin/tsc"), ...flags, ...more, join(runtime, "index.ts")], { cwd: root });
+    const flags = ["--declaration", "--emitDeclarationOnly", "--outDir", folder, "--rootDir", root, "--strict", "--skipLibCheck"];
+    const more = ["--target", "esnext", "--module", "esnext", "--moduleResolution", "bundler", "--allowImportingTsExtensions"];
+    const libraries = ["--lib", "esnext", "--types", "bun", "--ignoreConfig"];
+    const entries = packages.map((name) => join(root, "sdk/typescript", name, "index.ts"));
+    const result = Bun.spawnSync([join(root, "node_modules/.bin/tsc"), ...flags, ...more, ...libraries, ...entries], { cwd: root });
     if (result.exitCode !== 0)
-      throw new Error(`Cannot emit the runtime's declarations:\n${result.stdout.toString()}${result.stderr.toString()}`);
-    return new Map(
-      readdirSync(folder)
-        .sort()
-        .map((name) => [name.replace(".d.ts", ""), readFileSync(join(folder, name), "utf8")]),
-    );
+      throw new Error(`Cannot emit the SDK's declarations:\n${result.stdout.toString()}${result.stderr.toString()}`);
+    return new Map(packages.map((name) => [name, modulesIn(join(folder, "sdk/typescript", name))]));
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Names that the index exports. */
+function modulesIn(folder: string): Map<string, string> {
+  const files = readdirSync(folder).filter((name) => name.endsWith(".d.ts"));
+  return new Map(files.sort().map((name) => [name.replace(".d.ts", ""), readFileSync(join(folder, name), "utf8")]));
+}
+
+/** Names that the index exports, its own included. */
 function exportedNames(index: string): string[] {
-  const lists = [...index.matchAll(/export (?:type )?\{([^}]*)\} from/g)].map((match) => match[1] as string);
-  return lists
-    .flatMap((list) => list.split(","))
-    .map((name) => name.trim())
-    .filter((name) => name !== "");
+  const lists = [...index.matchAll(/export (?:type )?\{([^}]*)\} from "\.\/([\w-]+)\.ts"/g)];
+  const passedOn = lists.flatMap(([, list = ""]) => list.split(","));
+  const own = [...index.matchAll(/^export (?:declare )?(?:class|interface|type|function|const) (\w+)/gm)].map(([, name = ""]) => name);
+  return [...passedOn.map((name) => name.trim().replace(/^type /, "")), ...own].filter((name) => name !== "" && !raw.has(name));
 }
 
 /** The modules an entry reaches, each after those it imports. */
 function inOrder(modules: ReadonlyMap<string, string>): string[] {
   const order: string[] = [];
-  const visited = new Set<string>();
+  const visited = new Set<string>(inner);
   const visit = (name: string): void => {
     const text = modules.get(name);
     // An example in a comment may name a module that is not one of these.
@@ -53,21 +62,68 @@ function inOrder(modules: ReadonlyMap<string, string>): string[] {
     order.push(name);
   };
   visit("index");
-  return order.filter((name) => name !== "index");
+  return order;
 }
 
-/** The types in one ambient module. What the index does not export is declared but stays inside. */
-export function runtimeTypes(): string {
-  const modules = emit();
-  const body = inOrder(modules).map((name) => moduleBody(modules.get(name) as string));
+/** Plain types of an inner module that the rest names. */
+function plainTypes(declarations: string, rest: string): string {
+  const types = [...declarations.matchAll(/(?:^\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n)?^export (type (\w+) = .*;)$/gm)];
+  return types
+    .filter(([, , name = ""]) => new RegExp(`\\b${name}\\b`).test(rest))
+    .map(([text]) => text.replace(/^export /m, ""))
+    .join("\n");
+}
+
+/** Messages that declarations take from the wire's codec, and those that these hold in turn. */
+function messages(body: string): string {
+  const codec = readFileSync(join(root, "proto/gen/codec.ts"), "utf8");
+  const declared = new Map<string, string>();
+  for (const [text, name = ""] of codec.matchAll(/^export (?:interface (\w+) \{\n[\s\S]*?^\}|type \w+ =[\s\S]*?;)$/gm))
+    declared.set(name === "" ? (/type (\w+)/.exec(text)?.[1] as string) : name, text);
+  const found = new Map<string, string>();
+  const visit = (text: string): void => {
+    for (const name of new Set(text.replace(/\/\*[\s\S]*?\*\//g, "").match(/\b[A-Z]\w+\b/g))) {
+      // The client has an Outcome of its own, which is easier to read than the message.
+      const message = name === "WireOutcome" ? "Outcome" : name;
+      const declaration = declared.get(message);
+      const isOwn = new RegExp(`^(?:interface|class|type) ${name}\\b`, "m").test(body);
+      if (declaration === undefined || found.has(message) || isOwn) continue;
+      const ours = declaration.replace(/\bOutcome\b/g, "WireOutcome").replace(/^export /, "");
+      found.set(message, ours);
+      visit(ours);
+    }
+  };
+  visit(body);
+  return [...found.values()].join("\n");
+}
+
+/** One ambient module. What its index does not export is declared but stays inside. */
+function ambient(name: string, modules: ReadonlyMap<string, string>): string {
   const names = exportedNames(modules.get("index") as string).sort();
-  const lines = [...body.join("\n").split("\n"), `export { ${names.join(", ")} };`].map((line) => (line === "" ? "" : `  ${line}`));
-  return `/** Types of @hopskip/runtime, written by hop: what workflows and activities are made with. */\ndeclare module "@hopskip/runtime" {\n${lines.join("\n")}\n}\n`;
+  const own = inOrder(modules).map((module) => moduleBody(modules.get(module) as string, names));
+  const plain = [...inner].map((module) => plainTypes(modules.get(module) ?? "", own.join("\n")));
+  const body = [...plain, ...own].filter((text) => text !== "").join("\n");
+  const wire = name === "client" ? `${messages(body)}\n` : "";
+  const text = `${wire}${body}\nexport { ${names.join(", ")} };`;
+  const lines = text.split("\n").map((line) => (line === "" ? "" : `  ${line}`));
+  return `declare module "@hopskip/${name}" {\n${lines.join("\n")}\n}\n`;
 }
 
-function moduleBody(declarations: string): string {
+/** The whole file. */
+export function runtimeTypes(): string {
+  const all = emit();
+  const head = "/** Types of the packages that are part of hop, written by hop: of workflows, of activities, and of the client. */\n";
+  return head + packages.map((name) => ambient(name, all.get(name) as Map<string, string>)).join("\n");
+}
+
+function moduleBody(declarations: string, exported: readonly string[]): string {
   return declarations
     .replace(/^\/\*\*[\s\S]*?\*\/\n(?=import|export (?:type )?\{|\/\*\*)/, "")
+    .replace(/(?:^\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n)?^export declare function (\w+).*;\n/gm, (text, name: string) =>
+      exported.includes(name) ? text : "",
+    )
+    .replace(/(?:^ {4}\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n)?^ {4}ask<.*;\n/gm, "")
+    .replace(/^ {4}private (?!constructor).*;\n/gm, "")
     .replace(/^import .*;\n/gm, "")
     .replace(/^export (?:type )?\{.*\} from .*;\n/gm, "")
     .replace(/^export \{\};\n/gm, "")
@@ -81,7 +137,7 @@ if (import.meta.main) {
   const types = runtimeTypes();
   if (!process.argv.includes("--check")) writeFileSync(typesFile, types);
   else if (readFileSync(typesFile, "utf8") !== types) {
-    console.error("cmd/project/hopskip-runtime.d.txt is not what the runtime's sources give: run bun scripts/gen-runtime-types.ts");
+    console.error("cmd/project/hopskip-runtime.d.txt is not what the SDK's sources give: run bun scripts/gen-runtime-types.ts");
     process.exitCode = 1;
   }
 }

@@ -1,5 +1,5 @@
 /** A run's state to and from the bytes that a checkpoint keeps. */
-import { noBytes, type RunId } from "#core/base";
+import type { RunId } from "#core/base";
 import type { RunState, RunStateInit, RunStatus } from "#proto";
 import { emptyRun, type Operation, type Run } from "./state.ts";
 

@@ -136,7 +136,7 @@ async function main(): Promise<number> {
     return 0;
   } finally {
     await cluster.stop();
-    shop.stop();
+    await shop.stop();
     if (!keep) rmSync(folder, { recursive: true, force: true });
   }
 }
