@@ -94,6 +94,12 @@ describe("an activity", () => {
     expect([text(done.result?.data), done.failure, done.token]).toEqual(["3", undefined, token(4, { attempt: 2, delivery: 3, epoch: 5 })]);
   });
 
+  test("can't end the worker's process", async () => {
+    const rig = new Rig({ ends: () => process.exit(3) });
+    const { failure } = await rig.run(task("ends", 1));
+    expect(failure?.message).toStartWith('An activity may not end the worker\'s process: activity "ends" called process.exit()');
+  });
+
   test("may be synchronous, take nothing, and give nothing", async () => {
     const rig = new Rig({ nothing: (input) => expect(input).toBeUndefined() });
     expect(await rig.run(task("nothing", undefined))).toMatchObject({ result: undefined, failure: undefined });

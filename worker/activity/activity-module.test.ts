@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { activitiesOf, loadActivities } from "./activity-module.ts";
+import { withoutExit } from "./exit-guard.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "hop-activities-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -35,6 +36,26 @@ test("loadActivities() names the file that it could not load, and why", async ()
   const missing = join(folder, "missing.ts");
   await expect(loadActivities(missing)).rejects.toThrow(`Cannot load activities from ${missing}: `);
   await expect(loadActivities("relative.ts")).rejects.toThrow("want an absolute path");
+});
+
+test("loadActivities() gives the place of each mistake in code that can't be read", async () => {
+  const one = file("one.ts", "export const a = 1;\nexport const b = ;\n");
+  await expect(loadActivities(one)).rejects.toThrow(`Cannot load activities from ${one}: it can't be read\n  ${one}:2:18: Unexpected ;`);
+  const more = file("more.ts", "export const a = 1;\nexport const a = 2;\n\n  export const b = 1; const b = 2;\n");
+  const failed = (await loadActivities(more).catch((error: unknown) => error)) as Error;
+  expect(failed.message.split("\n")).toEqual([
+    `Cannot load activities from ${more}: it can't be read`,
+    expect.stringMatching(/^ {2}.*\/more\.ts:2:14: .*"a"/),
+    expect.stringMatching(/^ {2}.*\/more\.ts:4:29: .*"b"/),
+  ]);
+  const below = file("below.ts", 'import "./one.ts";\nexport const c = 1;\n');
+  await expect(loadActivities(below)).rejects.toThrow(`${one}:2:18: Unexpected ;`);
+});
+
+test("an activity that imports exit() can't end the process either", async () => {
+  const path = file("ends.ts", 'import { exit } from "node:process";\nexport const ends = async () => exit(3);');
+  const { ends } = await loadActivities(path);
+  await expect(withoutExit("activity", async () => ends?.(1, {} as never))).rejects.toThrow("may not end the worker's process");
 });
 
 test("activitiesOf() leaves out what is no function", () => {

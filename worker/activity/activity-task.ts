@@ -5,6 +5,7 @@ import { type Activity, type ActivityContext, type ActivityLog, ActivityTimeoutE
 import type { BlobSource } from "../blob-source.ts";
 import type { LogLevel, OnLog } from "../log.ts";
 import { failure, failureOf } from "./activity-failure.ts";
+import { withoutExit } from "./exit-guard.ts";
 
 export interface TaskParts {
   readonly blobs: BlobSource;
@@ -51,7 +52,8 @@ export class ActivityTask {
       const input = this.parse(stored === undefined ? (this.task.input?.data ?? noBytes) : await this.fetch(stored));
       // It may have been cancelled while it waited for a slot or for its input.
       this.abort.signal.throwIfAborted();
-      result = this.encodeResult(await activity(input, this.context()));
+      const context = this.context();
+      result = this.encodeResult(await withoutExit(`activity ${JSON.stringify(this.name)}`, () => activity(input, context)));
     } catch (error) {
       failed = error instanceof Stated ? error.failure : failureOf(error);
     }

@@ -121,6 +121,29 @@ describe("what can't be bundled is refused with file and way out", () => {
     expect(problem).toStartWith('wf.ts:3: it imports "@hopskip/client": ');
   });
 
+  test("activities as values", async () => {
+    const acts = { "activities.ts": "export interface Input { n: number }\nexport async function work(i: Input) { return i.n; }\n" };
+    const head = `${imports}import type * as acts from "./activities.ts";\n`;
+    const body = "export const w = durable(async () => work({ n: 1 }) as unknown as typeof acts);";
+    expect(await problemsOf({ ...acts, "wf.ts": `${head}import { work } from "./activities.ts";\n${body}` })).toEqual([
+      'wf.ts:3: it imports "./activities.ts": activities called so would run inside the workflow, neither recorded nor retried; write `import type * as acts from "./activities.ts"` and `const { … } = activities<typeof acts>()`',
+    ]);
+    // By way of another module, without its extension, and for its effects.
+    const way = { "lib/way.ts": 'export { work } from "../activities";' };
+    expect((await problemsOf({ ...acts, ...way, "wf.ts": `${imports}import { work } from "./lib/way.ts";\n${body}` }))[0]).toStartWith(
+      'lib/way.ts:1: it imports "../activities": ',
+    );
+    expect((await problemsOf({ ...acts, "wf.ts": `${imports}import "./activities.ts";\n${workflow}` }))[0]).toStartWith("wf.ts:2: ");
+    // Types are welcome in each spelling.
+    const types = 'import { type Input as A } from "./activities.ts";\nimport { Input } from "./activities.ts";\n';
+    expect(
+      await problemsOf({ ...acts, "wf.ts": `${head}${types}export const w = durable(async (i: Input & A) => i as typeof acts & A);` }),
+    ).toEqual([]);
+    const folder = project({ "work.ts": acts["activities.ts"], "wf.ts": `${imports}import { work } from "./work.ts";\n${body}` });
+    const activityFiles = [join(folder, "work.ts")];
+    await expect(bundleWorkflows({ files: [join(folder, "wf.ts")], activityFiles })).rejects.toThrow('wf.ts:2: it imports "./work.ts": ');
+  });
+
   test("a syntax error", async () => {
     expect((await problemsOf({ "wf.ts": `${imports}${workflow}export const x = ;\n` }))[0]).toMatch(/^wf\.ts:3:18: /);
   });

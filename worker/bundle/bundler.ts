@@ -11,7 +11,7 @@ import type { Artefact } from "./artefact.ts";
 import { artefactHash, encodeArtefact } from "./artefact.ts";
 import { BundleError } from "./bundle-error.ts";
 import type { Imports, PackageImport } from "./imports.ts";
-import { importPlugin } from "./imports.ts";
+import { activitiesBeside, importPlugin } from "./imports.ts";
 import { workflowsOf } from "./inspect.ts";
 import type { Sharing } from "./packages.ts";
 import { packageName, passOn, sharingOf, usedNames } from "./packages.ts";
@@ -23,6 +23,8 @@ export interface BundleOptions {
   readonly files: readonly string[];
   /** Folder that paths in stack traces are relative to. Left out: that of the nearest package.json, else of the first file. */
   readonly root?: string;
+  /** Absolute paths of modules with activities: workflows import types of them only. Those named `activities` beside a workflow file count too. */
+  readonly activityFiles?: readonly string[];
 }
 
 export interface Bundle {
@@ -38,11 +40,12 @@ export async function bundleWorkflows(options: BundleOptions): Promise<Bundle> {
   if (files.length === 0) throw new BundleError(["no workflow file was given"]);
   const root = options.root ?? rootOf(files[0]!);
   const own = files.map((file) => JSON.stringify(`./${posixPath(relative(root, file))}`));
-  const probe = await buildOwn(root, own.map((file, i) => `export * as m${i} from ${file};`).join("\n"));
+  const activityFiles = new Set([...activitiesBeside(files), ...(options.activityFiles ?? [])].filter((file) => !files.includes(file)));
+  const probe = await buildOwn(root, activityFiles, own.map((file, i) => `export * as m${i} from ${file};`).join("\n"));
   const found = findWorkflows(root, files, probe.code, await buildPackages(root, probe));
   // Only the workflows are exported: what nothing of them needs is left out.
   const entry = own.map((file, i) => `export { ${found[i]!.join(", ")} } from ${file};`).join("\n");
-  const built = await buildOwn(root, entry);
+  const built = await buildOwn(root, activityFiles, entry);
   const artefact: Artefact = {
     workflows: found.flat().sort(),
     dependencies: await buildPackages(root, built),
@@ -80,9 +83,9 @@ const define = {
 };
 
 /** The workflow's own modules, with packages left out. */
-async function buildOwn(root: string, entry: string): Promise<Built> {
+async function buildOwn(root: string, activityFiles: ReadonlySet<string>, entry: string): Promise<Built> {
   const imports: Imports = { packages: new Map(), problems: [] };
-  const output = await run({ root, imports, files: { "__hopskip_entry.ts": entry }, isApart: () => true });
+  const output = await run({ root, imports, activityFiles, files: { "__hopskip_entry.ts": entry }, isApart: () => true });
   return { ...output, packages: imports.packages };
 }
 
@@ -132,13 +135,20 @@ async function buildLoader(
   });
   const imports: Imports = { packages: shared ?? new Map(), problems: [] };
   const isApart = (specifier: string) => shared !== undefined && sharing.isShared(packageName(specifier));
-  const { code } = await run({ root, imports, files: { "__hopskip_packages.js": entry.join("\n"), ...files }, isApart });
+  const { code } = await run({
+    root,
+    imports,
+    activityFiles: new Set(),
+    files: { "__hopskip_packages.js": entry.join("\n"), ...files },
+    isApart,
+  });
   return `${head}${code}\n}`;
 }
 
 interface Job {
   readonly root: string;
   readonly imports: Imports;
+  readonly activityFiles: ReadonlySet<string>;
   /** By name in `root`; the first one is the entry. */
   readonly files: Record<string, string>;
   /** Whether a package is left out of the code and listed. */

@@ -30,12 +30,20 @@ const pureBuiltins = new Set(["assert", "buffer", "events", "path", "punycode", 
 export function importPlugin(options: {
   readonly root: string;
   readonly imports: Imports;
+  /** Absolute paths of modules that hold activities: their types can be imported, and no more. */
+  readonly activityFiles: ReadonlySet<string>;
   isApart(specifier: string): boolean;
 }): Bun.BunPlugin {
   return {
     name: "hopskip",
     setup(build) {
-      // Bare names only: relative paths are the bundler's business.
+      const activities = ({ path, importer }: { readonly path: string; readonly importer: string }) => {
+        if (!isActivities(options.activityFiles, path, importer)) return undefined;
+        options.imports.problems.push(`${placeOf(options.root, importer, path)}: it imports "${path}": ${activitiesAdvice(path)}`);
+        return { path, external: true };
+      };
+      if (options.activityFiles.size > 0) build.onResolve({ filter: /^\.\.?(\/|$)/ }, activities);
+      // Bare names only: all else about relative paths is the bundler's business.
       build.onResolve({ filter: /^[^./]/ }, ({ path, importer }) => {
         if (path === runtimeName) return { path, external: true };
         const problem = problemWith(path, importer);
@@ -43,10 +51,34 @@ export function importPlugin(options: {
           options.imports.problems.push(`${placeOf(options.root, importer, path)}: it imports "${path}": ${problem}`);
           return { path, external: true };
         }
+        const aliased = activities({ path, importer });
+        if (aliased !== undefined) return aliased;
         return options.isApart(path) ? apart(options.imports, path, importer) : undefined;
       });
     },
   };
+}
+
+/** The names under which `activityFiles` are looked for beside a workflow file. */
+const activityNames = ["activities.ts", "activities.mts", "activities.js", "activities.mjs", "activities/index.ts"];
+
+/** Where the activities of these workflow files are unless someone says otherwise. */
+export function activitiesBeside(files: readonly string[]): string[] {
+  return files.flatMap((file) => activityNames.map((name) => join(dirname(file), name)));
+}
+
+function isActivities(files: ReadonlySet<string>, path: string, importer: string): boolean {
+  if (files.size === 0 || importer.includes("__hopskip_") || importer.includes(`${sep}node_modules${sep}`)) return false;
+  try {
+    return files.has(Bun.resolveSync(path, dirname(importer)));
+  } catch {
+    return false;
+  }
+}
+
+function activitiesAdvice(path: string): string {
+  const way = `\`import type * as acts from ${JSON.stringify(path)}\` and \`const { … } = activities<typeof acts>()\``;
+  return `activities called so would run inside the workflow, neither recorded nor retried; write ${way}`;
 }
 
 function problemWith(path: string, importer: string): string | undefined {
@@ -90,7 +122,8 @@ function placeOf(root: string, importer: string, specifier: string): string {
   const shown = shownPath(root, importer);
   try {
     const lines = readFileSync(importer, "utf8").split("\n");
-    const line = lines.findIndex((text) => text.includes(`"${specifier}"`) || text.includes(`'${specifier}'`));
+    const names = (text: string) => text.includes(`"${specifier}"`) || text.includes(`'${specifier}'`);
+    const line = lines.findIndex((text) => names(text) && !/^\s*(\/\/|(import|export)\s+type\b)/.test(text));
     return line < 0 ? shown : `${shown}:${line + 1}`;
   } catch {
     return shown;

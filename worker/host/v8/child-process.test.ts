@@ -178,3 +178,22 @@ test("a folder that a killed worker left is removed by whoever starts next, one 
   rmdirSync(used);
   rmdirSync(folder);
 });
+
+test("a run that V8 can't stop gets its limit at the first death, and is not executed again at once", async () => {
+  const huge = await bundles.ofText({
+    "wf.ts": `import { durable } from "@hopskip/runtime";
+      export const w = durable(async () => new Array(2 ** 28).fill(0).length);`,
+  });
+  const problems: string[] = [];
+  const at = bench({ limits: { deliveryMs: 200 }, onProblem: (message) => problems.push(message) });
+  const activate = async (): Promise<unknown> => {
+    const run = new SuiteRun({ host: at.host, bundle: huge }, "w", { name: "suite:huge" });
+    return await run.activate(run.starting());
+  };
+  const limit = { kind: "limit", message: expect.stringContaining("memory") };
+  expect(await activate()).toEqual(limit);
+  expect(await activate()).toEqual(limit);
+  expect(problems).toEqual([expect.stringContaining("it was executing run suite:huge")]);
+  const other = new SuiteRun(at, "echo");
+  expect((await other.start(1)).map(brief)).toEqual([["complete", 1]]);
+}, 30_000);

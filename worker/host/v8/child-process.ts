@@ -43,9 +43,20 @@ export interface CommandAnswer {
 export interface ChildEvents {
   /** Bodies of frames messages. */
   answers(body: Buffer): void;
-  /** The process is gone. `running` is the key of the run that it was executing, 0 = none. */
-  exit(death: { readonly running: number; readonly message: string }): void;
+  /** The process is gone. */
+  exit(death: Death): void;
 }
+
+export interface Death {
+  /** Key of the run that the process was executing, 0 = none. */
+  readonly running: number;
+  readonly message: string;
+  /** What that run did, where the process ended for it. */
+  readonly excess: "memory" | "stuck" | undefined;
+}
+
+/** The addon's exit codes: its watchdog's for a guest that does not stop, and its handler's for V8 without memory. */
+const excessByCode: Readonly<Record<number, Death["excess"]>> = { 70: "stuck", 71: "memory" };
 
 /** Signals that commands meet when the process dies. */
 export class ChildDiedError extends Error {
@@ -188,7 +199,7 @@ export class ChildProcess {
     const said = /(Fatal|FATAL|Error)[^\n]*/.exec(this.#stderr)?.[0];
     const message = `The V8 process ended with ${cause}${said === undefined ? "" : `: ${said}`}`;
     for (const command of this.#commands.splice(0)) command.reject(new ChildDiedError(message));
-    this.#events.exit({ running: running.readUInt32LE(0), message });
+    this.#events.exit({ running: running.readUInt32LE(0), message, excess: excessByCode[code] });
   }
 
   private receive(chunk: Uint8Array): void {

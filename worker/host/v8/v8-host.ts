@@ -3,8 +3,9 @@
  *
  * Activations of one tick travel and run together. A run that exceeds a limit is gone, and so is
  * its realm: the neighbours in it are `lost`, for the caller to replay. When the process dies all
- * runs are lost and it is started again; a run that was executing at two deaths in a row is the
- * one to blame and gets `limit`.
+ * runs are lost and it is started again. A run that it died of (memory ran out, or V8 could not stop
+ * it), or that was executing at two deaths in a row, gets `limit`, and for a while again without
+ * being executed: each try would cost everyone a process.
  */
 import { InvariantError } from "#core/base";
 import type { FailureInit } from "#proto";
@@ -13,7 +14,7 @@ import type { V8Assets } from "./assets.ts";
 import { developmentAssets } from "./assets.ts";
 import type { Bundle, Realm, V8Limits } from "./bundles.ts";
 import { BrokenBundleError, Bundles } from "./bundles.ts";
-import { ChildProcess } from "./child-process.ts";
+import { ChildProcess, type Death } from "./child-process.ts";
 import type { Answer } from "./frames.ts";
 import { answerStatus, readAnswers } from "./frames.ts";
 import type { Records } from "./records.ts";
@@ -45,6 +46,8 @@ const restartMsMax = 5000;
 /** A process that lived for so long begins with no delay after its death. */
 const healthyMs = 10_000;
 const suspectDeathsMax = 2;
+/** For so long a run that ended the process is refused without being executed. */
+const condemnedMs = 60_000;
 
 interface OpenRun {
   readonly run: GuestRun;
@@ -67,6 +70,8 @@ export class V8Host implements GuestHost {
   #answered = 0;
   /** Deaths in a row in which a run was executing, by run and generation. */
   readonly #suspects = new Map<string, number>();
+  /** Runs that ended the process: until when they are refused (performance.now()), and why. */
+  readonly #condemned = new Map<string, { readonly untilMs: number; readonly message: string }>();
   #child: ChildProcess | undefined;
   #starting: Promise<ChildProcess> | undefined;
   #startedMs = 0;
@@ -109,6 +114,11 @@ export class V8Host implements GuestHost {
       throw new InvariantError(
         `The first delivery to run ${open.run.run} is "${first}", but the run ${open.realm === undefined ? "has not" : "has"} started`,
       );
+    }
+    const sentence = open.realm === undefined ? this.#sentence(open.run) : undefined;
+    if (sentence !== undefined) {
+      this.#forget(open);
+      return { kind: "limit", message: sentence };
     }
     if (open.realm === undefined && !this.#placeNow(open)) {
       const failed = await this.#loadAndPlace(open);
@@ -266,12 +276,35 @@ export class V8Host implements GuestHost {
     this.#bundles.discard(realm);
   }
 
-  #died(death: { readonly running: number; readonly message: string }): void {
+  /** Why the run is refused, if it is. */
+  #sentence(run: GuestRun): string | undefined {
+    if (this.#condemned.size === 0) return undefined;
+    const now = performance.now();
+    for (const [key, { untilMs }] of this.#condemned) if (untilMs <= now) this.#condemned.delete(key);
+    return this.#condemned.get(condemnedKey(run))?.message;
+  }
+
+  /** Returns why the run is to blame for the death, if it is; it is refused from now on. */
+  #condemn(culprit: OpenRun, death: Death): string | undefined {
+    const { run, realm } = culprit;
+    // A query that ends the process says nothing about the run.
+    if (!this.#waiters.some((waiter, i) => i >= this.#answered && waiter.kind === "activate" && waiter.run === run)) return undefined;
+    // In a realm that was filling up, whoever comes last runs out of memory: that one gets another try.
+    const isCertain = death.excess === "stuck" || (death.excess === "memory" && realm?.full !== true);
+    if (!isCertain && !this.#suspect(run)) return undefined;
+    this.#suspects.delete(identity(run));
+    const message = death.excess === undefined ? death.message : excessText(death);
+    this.#condemned.set(condemnedKey(run), { untilMs: performance.now() + condemnedMs, message });
+    return message;
+  }
+
+  #died(death: Death): void {
     this.#child = undefined;
     this.#bundles.attach(undefined);
-    const culprit = this.#runs.get(death.running)?.run;
-    const blamed = culprit !== undefined && this.#suspect(culprit);
-    this.#loseAll(death.message, blamed ? culprit : undefined);
+    const open = this.#runs.get(death.running);
+    const culprit = open?.run;
+    const blame = open === undefined ? undefined : this.#condemn(open, death);
+    this.#loseAll(death.message, blame === undefined ? undefined : { run: open!.run, message: blame });
     if (this.#closed) return;
     this.#options.onProblem?.(`${death.message}${culprit === undefined ? "" : `; it was executing run ${culprit.run}`}`);
     if (performance.now() - this.#startedMs > healthyMs) this.#restartMs = restartMsMin;
@@ -291,19 +324,30 @@ export class V8Host implements GuestHost {
     }
   }
 
-  #loseAll(message: string, culprit?: GuestRun): void {
+  #loseAll(message: string, culprit?: { readonly run: GuestRun; readonly message: string }): void {
     const waiters = this.#waiters.slice(this.#answered);
     this.#waiters = [];
     this.#answered = 0;
     // Those whose code is being loaded hear of the death from their own wait.
     for (const [key, open] of this.#runs) if (open.realm !== undefined || this.#closed) this.#runs.delete(key);
     for (const waiter of waiters) {
-      const kind = waiter.kind === "activate" && waiter.run === culprit ? "limit" : "lost";
-      waiter.resolve({ kind, message } as never);
+      if (waiter.kind === "activate" && waiter.run === culprit?.run) waiter.resolve({ kind: "limit", message: culprit.message });
+      else waiter.resolve({ kind: "lost", message });
     }
   }
 }
 
 function identity(run: GuestRun): string {
   return `${run.run}#${run.generation}`;
+}
+
+/** With repaired code, the run may be executed at once. */
+function condemnedKey(run: GuestRun): string {
+  return `${identity(run)}@${run.bundle}`;
+}
+
+function excessText({ excess, message }: Death): string {
+  const advice = "let the workflow hold less, and move large data into activities";
+  if (excess === "memory") return `The V8 process ran out of memory while it ran this workflow; ${advice} (${message})`;
+  return `The V8 process was ended: this workflow ran past its limits of processor time or memory in one call that can't be interrupted, such as filling a huge array; ${advice} (${message})`;
 }
