@@ -170,6 +170,7 @@ class Node implements RunningNode {
       // What an earlier life appended was counted there.
       onRecord: ({ index, body }) => void (index > before && countRecord(body, this.metrics)),
       onFault: (error) => this.fault("visibility", error),
+      warn: (message) => this.logger.warn(message),
     });
   }
 
@@ -232,11 +233,17 @@ class Node implements RunningNode {
         port,
         metrics: this.metrics,
         isAlive: () => this.poisoned === undefined,
-        isReady: () => this.health.isServing,
+        whyNotReady: () => this.whyNotReady(),
       });
     } catch (error) {
       throw cannotListen(addressOf(hostname, port), error);
     }
+  }
+
+  private whyNotReady(): string | undefined {
+    if (this.poisoned !== undefined) return `the log takes no more writes: ${this.poisoned.message}`;
+    if (!this.health.isServing) return "not serving";
+    return this.storage.log.hasRoom() ? undefined : "appends are refused: the log's disk is full, or too far behind";
   }
 
   private fault(where: string, error: unknown): void {

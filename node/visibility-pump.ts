@@ -1,7 +1,8 @@
 /**
  * Brings durable records to the index of runs, off the commit path.
  *
- * A list first takes in everything that is durable, so whoever was told of a start finds it.
+ * A list first takes in everything that is durable, so whoever was told of a start finds it; on
+ * a full disk it shows the runs as of what could still be taken in.
  */
 import type { ShardId } from "#core/base";
 import { asIndex, HopError } from "#core/base";
@@ -15,6 +16,7 @@ export interface VisibilityParts {
   /** Told of each record once, when it is durable. */
   readonly onRecord: (record: LogRecord) => void;
   readonly onFault: (error: unknown) => void;
+  readonly warn: (message: string) => void;
 }
 
 /** Records gather for this long before they are read back together. */
@@ -22,18 +24,26 @@ const lagMs = 100;
 /** After a pass that failed. */
 const failedMs = 1000;
 
+/** The second one: the index's shared memory, a file like the others, could not grow. */
+const isFull = (error: unknown) => ["SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"].includes(String((error as { code?: unknown }).code));
+
 export class VisibilityPump {
   private readonly parts: VisibilityParts;
   private readonly query: RunQuery;
+  /** Reads the rows as they are. */
+  private readonly indexed: RunQuery;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private running: Promise<void> | undefined;
   private isClosed = false;
   /** The last pass failed. It is told once, however long the trouble lasts. */
   private isFailing = false;
+  /** Lists are served from rows that are behind the log. It is told once. */
+  private isStale = false;
 
   constructor(parts: VisibilityParts) {
     this.parts = parts;
     this.query = new RunQuery(parts.projector.database, () => parts.projector.commit());
+    this.indexed = new RunQuery(parts.projector.database);
     this.onDurable();
   }
 
@@ -61,18 +71,29 @@ export class VisibilityPump {
     this.onDurable();
   }
 
-  /** One page of runs, as of everything durable when it was asked. */
+  /** One page of runs, as of everything durable when it was asked; where the disk is full, as of what is indexed. */
   async list(request: ListRequest): Promise<ListReply> {
     try {
       await this.catchUp();
-      return this.query.list(request);
+      const reply = this.query.list(request);
+      this.isStale = false;
+      return reply;
     } catch (error) {
-      if ((error as { code?: unknown }).code !== "SQLITE_FULL") throw error;
-      throw new HopError(
-        "NO_SPACE",
-        "Cannot list runs: their index is behind the log, and its disk is full; free space and it goes on by itself",
-        { cause: error },
-      );
+      if (!isFull(error)) throw error;
+    }
+    return this.listIndexed(request);
+  }
+
+  private listIndexed(request: ListRequest): ListReply {
+    if (!this.isStale) this.parts.warn("Lists of runs are stale until there is space: their index is behind the log, and its disk is full");
+    this.isStale = true;
+    try {
+      return this.indexed.list(request);
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      throw new HopError("NO_SPACE", "Cannot list runs: the disk of their index is full; free space and it goes on by itself", {
+        cause: error,
+      });
     }
   }
 

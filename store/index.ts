@@ -7,7 +7,7 @@ export type { Damage } from "./corruption-error.ts";
 export { CorruptionError } from "./corruption-error.ts";
 export type { DerivedOptions } from "./derived-database.ts";
 export { FolderLock } from "./lock.ts";
-export { auditLog, type PlacedRecord } from "./log/log-audit.ts";
+export { auditLog, type LogDamage, type PlacedRecord } from "./log/log-audit.ts";
 export type { LogDisk } from "./log/log-disk.ts";
 export { realDisk } from "./log/log-disk.ts";
 export type { LogRecord, LogStore } from "./log/log-store.ts";

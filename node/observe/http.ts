@@ -8,8 +8,8 @@ export interface HttpOptions {
   readonly metrics: Metrics;
   /** The log takes writes: otherwise a restart is the cure. */
   readonly isAlive: () => boolean;
-  /** The node takes requests. */
-  readonly isReady: () => boolean;
+  /** Why the node takes no requests now; undefined = it does. */
+  readonly whyNotReady: () => string | undefined;
 }
 
 export interface HttpServer {
@@ -20,7 +20,7 @@ export interface HttpServer {
 
 /** Throws when the port is taken. */
 export function serveHttp(options: HttpOptions): HttpServer {
-  const { hostname, port, metrics, isAlive, isReady } = options;
+  const { hostname, port, metrics, isAlive, whyNotReady } = options;
   const server = Bun.serve({
     hostname,
     port,
@@ -31,8 +31,10 @@ export function serveHttp(options: HttpOptions): HttpServer {
           return new Response(await metrics.page(), { headers: { "content-type": metrics.contentType } });
         case "/healthz":
           return isAlive() ? text("ok\n", 200) : text("the log takes no more writes\n", 503);
-        case "/readyz":
-          return isReady() ? text("ok\n", 200) : text("not serving\n", 503);
+        case "/readyz": {
+          const reason = whyNotReady();
+          return reason === undefined ? text("ok\n", 200) : text(`${reason}\n`, 503);
+        }
         default:
           return text("Here are /metrics, /healthz and /readyz\n", 404);
       }

@@ -58,8 +58,9 @@ describe("the metrics page", () => {
 });
 
 test("the second port answers metrics, liveness and readiness", async () => {
-  let [isAlive, isReady] = [true, false];
-  const http = serveHttp({ hostname: "127.0.0.1", port: 0, metrics: used(), isAlive: () => isAlive, isReady: () => isReady });
+  let isAlive = true;
+  let reason: string | undefined = "the disk is full";
+  const http = serveHttp({ hostname: "127.0.0.1", port: 0, metrics: used(), isAlive: () => isAlive, whyNotReady: () => reason });
   const get = async (path: string, init?: RequestInit) => {
     const response = await fetch(`http://${http.address}${path}`, init);
     return { status: response.status, type: response.headers.get("content-type"), body: await response.text() };
@@ -68,7 +69,9 @@ test("the second port answers metrics, liveness and readiness", async () => {
   expect(page.type).toBe("text/plain; version=0.0.4; charset=utf-8");
   expect(parseExposition(page.body).size).toBeGreaterThan(8);
   expect([(await get("/healthz")).status, (await get("/readyz")).status]).toEqual([200, 503]);
-  [isAlive, isReady] = [false, true];
+  expect((await get("/readyz")).body).toBe("the disk is full\n");
+  isAlive = false;
+  reason = undefined;
   expect([(await get("/healthz")).status, (await get("/readyz")).status]).toEqual([503, 200]);
   expect((await get("/etc/passwd")).status).toBe(404);
   expect((await get("/metrics", { method: "POST" })).status).toBe(405);

@@ -41,6 +41,8 @@ export interface OpenSegment extends Segment {
   readonly fd: number;
   /** Bytes up to here exist, so that writing them changes no metadata. */
   zeroedTo: number;
+  /** It is filled up to here before the next one is begun; only a single larger batch makes it longer. */
+  readonly limit: number;
   /** The chunk of zeros being written at `zeroedTo`. */
   zeroing: Promise<void> | undefined;
 }
@@ -122,7 +124,7 @@ const zeros = new Uint8Array(1 << 20);
 const syncedFlags = fs.constants.O_RDWR | fs.constants.O_DSYNC;
 
 /** Creates the next segment under its preparation name, with a durable header. */
-export async function createSegment(dir: string, header: SegmentHeader, disk: LogDisk): Promise<OpenSegment> {
+export async function createSegment(dir: string, header: SegmentHeader, limit: number, disk: LogDisk): Promise<OpenSegment> {
   const path = `${join(dir, segmentName(header.number))}.next`;
   const fd = fs.openSync(path, syncedFlags | fs.constants.O_CREAT | fs.constants.O_TRUNC, 0o600);
   try {
@@ -132,7 +134,7 @@ export async function createSegment(dir: string, header: SegmentHeader, disk: Lo
     fs.rmSync(path, { force: true });
     throw error;
   }
-  return { path, header, fd, index: new SegmentIndex(), end: headerBytes, zeroedTo: headerBytes, zeroing: undefined };
+  return { path, header, fd, index: new SegmentIndex(), end: headerBytes, zeroedTo: headerBytes, limit, zeroing: undefined };
 }
 
 /** Gives a prepared segment its name, durably. From here on its predecessor counts as closed. */
@@ -143,16 +145,17 @@ export async function beginSegment(dir: string, segment: OpenSegment, disk: LogD
   await syncFolder(disk, dir);
 }
 
-/** Opens the last segment to go on writing behind its records. */
-export function reopenSegment(segment: Segment): OpenSegment {
+/** Opens the last segment to go on writing behind its records, up to `limit` or the size that it has. */
+export function reopenSegment(segment: Segment, limit: number): OpenSegment {
   const fd = fs.openSync(segment.path, syncedFlags);
-  return { ...segment, fd, zeroedTo: Math.max(segment.end, fs.fstatSync(fd).size), zeroing: undefined };
+  const zeroedTo = Math.max(segment.end, fs.fstatSync(fd).size);
+  return { ...segment, fd, zeroedTo, limit: Math.max(limit, zeroedTo), zeroing: undefined };
 }
 
-/** Appends a chunk of zeros behind `zeroedTo`, at most up to `limit`. */
-export function extendZeros(segment: OpenSegment, limit: number, disk: LogDisk): Promise<void> {
+/** Appends a chunk of zeros behind `zeroedTo`, at most up to the segment's limit. What is written of one that fails is given back. */
+export function extendZeros(segment: OpenSegment, disk: LogDisk): Promise<void> {
   const from = segment.zeroedTo;
-  const chunk = zeros.subarray(0, limit - from);
+  const chunk = zeros.subarray(0, segment.limit - from);
   const write = writeAll(disk, segment.fd, chunk, from).then(
     () => {
       segment.zeroing = undefined;
@@ -160,6 +163,8 @@ export function extendZeros(segment: OpenSegment, limit: number, disk: LogDisk):
     },
     (error: unknown) => {
       segment.zeroing = undefined;
+      // No record lies behind: whoever writes one there waits for the zeros first.
+      if (fs.fstatSync(segment.fd).size > from) fs.ftruncateSync(segment.fd, from);
       throw error;
     },
   );

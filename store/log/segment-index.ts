@@ -18,6 +18,8 @@ const magic = 0x01584449;
 /** Frames that begin in [from, end). */
 export interface Stretch {
   readonly from: number;
+  /** Of the shard's record at `from`. */
+  readonly index: number;
   end: number;
 }
 
@@ -43,8 +45,8 @@ export class SegmentIndex {
     span.offsets.push(offset);
   }
 
-  /** Offset of a record of the shard at or before `index`, less than a stride of its own records away; undefined = not here. */
-  locate(shard: number, index: number): number | undefined {
+  /** A record of the shard at or before `index`, less than a stride of its own records away; undefined = not here. */
+  locate(shard: number, index: number): { readonly index: number; readonly offset: number } | undefined {
     const span = this.spans.get(shard);
     if (span === undefined || index < span.first || index > span.last) return undefined;
     let low = 0;
@@ -54,7 +56,7 @@ export class SegmentIndex {
       if ((span.indexes[middle] as number) <= index) low = middle;
       else high = middle - 1;
     }
-    return span.offsets[low];
+    return { index: span.indexes[low] as number, offset: span.offsets[low] as number };
   }
 
   /**
@@ -65,12 +67,12 @@ export class SegmentIndex {
     const span = this.spans.get(shard);
     if (span === undefined || index > span.last) return [];
     const out: Stretch[] = [];
-    const from = this.locate(shard, Math.max(index, span.first)) as number;
-    for (const offset of span.offsets) {
+    const from = this.locate(shard, Math.max(index, span.first))?.offset ?? 0;
+    for (const [i, offset] of span.offsets.entries()) {
       if (offset < from) continue;
       const last = out.at(-1);
       if (last !== undefined && offset <= last.end + strideBytes * 4) last.end = offset + strideBytes;
-      else out.push({ from: offset, end: offset + strideBytes });
+      else out.push({ from: offset, index: span.indexes[i] as number, end: offset + strideBytes });
     }
     return out;
   }

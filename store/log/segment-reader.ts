@@ -19,6 +19,8 @@ const blocksKept = 128;
 interface Place {
   readonly segment: Segment;
   readonly offset: number;
+  /** Of the shard's record at `offset`. */
+  readonly first: number;
 }
 
 interface Part {
@@ -40,25 +42,29 @@ export class SegmentReader {
   async read(shard: ShardId, index: Index): Promise<LogRecord> {
     const place = this.locate(shard, index);
     if (place === undefined) throw notHere(shard, index);
-    const frame = (await this.block(place, shard, index)).find((one) => one.index === index && one.shard === shard);
+    const frame = (await this.block(place, shard)).find((one) => one.index === index && one.shard === shard);
     if (frame === undefined)
-      throw unreadable(place.segment, shard, index, { offset: place.offset, got: "no such record", want: `record ${index}` });
+      throw unreadable(place.segment, new Map([[shard, index - 1]]), {
+        offset: place.offset,
+        got: "no such record",
+        want: `record ${index}`,
+      });
     return recordOf(frame);
   }
 
   async *scan(shard: ShardId, from: Index): AsyncGenerator<LogRecord> {
-    let wanted = from;
     for (const { segment, stretches } of this.partsFrom(shard, from)) {
       const fd = openSegment(segment);
       try {
         for (const stretch of stretches) {
+          const last = new Map<number, number>([[shard, stretch.index - 1]]);
           const walk = walkOf(segment, stretch);
           for (let found = walk.next(); found !== undefined; found = walk.next()) {
             if (found === "more") await more(fd, walk, segment);
-            else if (isFault(found)) throw unreadable(segment, shard, wanted, found);
-            else if (isWanted(found, shard, from)) {
-              wanted = asIndex(found.index + 1);
-              yield recordOf(found);
+            else if (isFault(found)) throw unreadable(segment, last, found);
+            else if (found.kind === RecordKind.data) {
+              last.set(found.shard, found.index);
+              if (isWanted(found, shard, from)) yield recordOf(found);
             }
           }
         }
@@ -70,19 +76,18 @@ export class SegmentReader {
 
   /** `scan` for replay at start: no other work waits, and a promise a record would double its time. */
   *replay(shard: ShardId, from: Index): Generator<LogRecord> {
-    let wanted = from;
     for (const { segment, stretches } of this.partsFrom(shard, from)) {
       const fd = openSegment(segment);
       try {
         for (const stretch of stretches) {
+          const last = new Map<number, number>([[shard, stretch.index - 1]]);
           const frames = walkSync(fd, walkOf(segment, stretch));
           let step = frames.next();
           for (; step.done !== true; step = frames.next()) {
-            if (!isWanted(step.value, shard, from)) continue;
-            wanted = asIndex(step.value.index + 1);
-            yield recordOf(step.value);
+            if (step.value.kind === RecordKind.data) last.set(step.value.shard, step.value.index);
+            if (isWanted(step.value, shard, from)) yield recordOf(step.value);
           }
-          if (step.value !== undefined) throw unreadable(segment, shard, wanted, step.value);
+          if (step.value !== undefined) throw unreadable(segment, last, step.value);
         }
       } finally {
         fs.closeSync(fd);
@@ -94,8 +99,8 @@ export class SegmentReader {
     const segments = this.segments();
     for (let i = segments.length - 1; i >= 0; i--) {
       const segment = segments[i] as Segment;
-      const offset = segment.index.locate(shard, index);
-      if (offset !== undefined) return { segment, offset };
+      const entry = segment.index.locate(shard, index);
+      if (entry !== undefined) return { segment, offset: entry.offset, first: entry.index };
     }
     return undefined;
   }
@@ -108,7 +113,7 @@ export class SegmentReader {
     }
   }
 
-  private block(place: Place, shard: ShardId, index: Index): Promise<Block> {
+  private block(place: Place, shard: ShardId): Promise<Block> {
     // The last block of the open segment still grows: where it ends is part of what it is called.
     const end = Math.min(place.segment.end, place.offset + strideBytes);
     const key = `${place.segment.header.number}/${place.offset}/${end}`;
@@ -118,7 +123,7 @@ export class SegmentReader {
       this.blocks.set(key, known);
       return known;
     }
-    const loaded = this.load(place, end, shard, index);
+    const loaded = this.load(place, end, shard);
     this.blocks.set(key, loaded);
     // A damaged or unreadable block is read again by whoever asks next.
     loaded.catch(() => this.blocks.delete(key));
@@ -127,16 +132,20 @@ export class SegmentReader {
   }
 
   /** Whole frames that begin in [place.offset, end). */
-  private async load(place: Place, end: number, shard: ShardId, index: Index): Promise<Block> {
+  private async load(place: Place, end: number, shard: ShardId): Promise<Block> {
     const fd = openSegment(place.segment);
     try {
       const frames: Frame[] = [];
+      const last = new Map<number, number>([[shard, place.first - 1]]);
       const range = { from: place.offset, end: place.segment.end, beginBefore: end };
       const walk = new FrameWalk(range, place.segment.header, { keepsBodies: true });
       for (let found = walk.next(); found !== undefined; found = walk.next()) {
         if (found === "more") await more(fd, walk, place.segment);
-        else if (isFault(found)) throw unreadable(place.segment, shard, index, found);
-        else if (found.kind === RecordKind.data) frames.push(found);
+        else if (isFault(found)) throw unreadable(place.segment, last, found);
+        else if (found.kind === RecordKind.data) {
+          last.set(found.shard, found.index);
+          frames.push(found);
+        }
       }
       return frames;
     } finally {
@@ -167,9 +176,9 @@ function more(fd: number, walk: FrameWalk, segment: Segment): Promise<void> {
   });
 }
 
-function unreadable(segment: Segment, shard: ShardId, index: Index, fault: FrameFault): CorruptionError {
-  const before = new Map([[shard as number, index - 1]]);
-  return damaged(segment.path, fault, before, "restore the file from a copy; other records stay readable");
+/** Names the record that is damaged, which is not always the one that was asked for: `last` holds the ones before it, by shard. */
+function unreadable(segment: Segment, last: ReadonlyMap<number, number>, fault: FrameFault): CorruptionError {
+  return damaged(segment.path, fault, last, "restore the file from a copy; other records stay readable");
 }
 
 const walkOf = (segment: Segment, { from, end }: Stretch) => new FrameWalk({ from, end: segment.end, beginBefore: end }, segment.header);

@@ -279,6 +279,9 @@ describe("damage", () => {
         expect((scanned as CorruptionError).damage).toMatchObject({ file: segmentOf(2), index: asIndex(index), offset: from });
         const read = await opened.read(shard, asIndex(index)).catch((e: unknown) => e);
         expect(read).toBeInstanceOf(CorruptionError);
+        // A read that can't get past it names the damaged record, not the one that was asked for.
+        const behind = await opened.read(shard, asIndex(index + 1)).catch((e: unknown) => e);
+        if (behind instanceof CorruptionError) expect(behind.damage.index).toBe(asIndex(index));
         await opened.close();
         flip(segmentOf(2), offset);
       }

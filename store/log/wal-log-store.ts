@@ -30,6 +30,7 @@ import { retryMs, SegmentSupply } from "./segment-supply.ts";
 
 export interface WalOptions {
   readonly dir: string;
+  /** Size of a segment; where space is short, ones of 1 MiB or more take its place. */
   readonly segmentBytes?: number;
   /** Size of each of the two buffers; a larger batch borrows memory. */
   readonly bufferBytes?: number;
@@ -42,6 +43,11 @@ const rideMs = 2;
 const idleMs = 10;
 /** More than this in memory, and the disk is too far behind to take another decision. */
 const pendingBytesMax = 128 << 20;
+
+/** Prepared space that is kept back for what was decided before a full disk was noticed. */
+const reserveBytesMax = 1 << 20;
+
+const segmentBytesOf = (options: WalOptions) => options.segmentBytes ?? 64 << 20;
 
 interface ShardTail {
   appended: Index;
@@ -61,8 +67,6 @@ export class WalLogStore implements LogStore {
   private readonly supply: SegmentSupply;
   private readonly reader: SegmentReader;
   private readonly tails = new Map<ShardId, ShardTail>();
-  private readonly reserveBytes: number;
-  private readonly segmentBytes: number;
 
   private filling: RecordBatch;
   private flying: RecordBatch;
@@ -91,7 +95,7 @@ export class WalLogStore implements LogStore {
       const made = fs.mkdirSync(options.dir, { recursive: true, mode: 0o700 });
       if (made !== undefined) await syncFolder(disk, dirname(made));
       const recovered = recoverLog(options.dir);
-      return new WalLogStore(options, disk, recovered, await openCurrent(options.dir, recovered, disk));
+      return new WalLogStore(options, disk, recovered, await openCurrent(options, recovered, disk));
     } catch (error) {
       if (error instanceof HopError) throw error;
       const reason = isNoSpace(error) ? "NO_SPACE" : "STORE_UNAVAILABLE";
@@ -101,14 +105,12 @@ export class WalLogStore implements LogStore {
 
   private constructor(options: WalOptions, disk: LogDisk, recovered: Recovered | undefined, current: OpenSegment) {
     this.disk = disk;
-    this.segmentBytes = options.segmentBytes ?? 64 << 20;
-    this.reserveBytes = Math.min(1 << 20, this.segmentBytes >> 3);
     this.filling = new RecordBatch(options.bufferBytes ?? 8 << 20);
     this.flying = new RecordBatch(options.bufferBytes ?? 8 << 20);
     this.logId = current.header.logId;
     this.torn = recovered?.torn;
     this.closedSegments = (recovered?.segments ?? []).filter((one) => one.header.number !== current.header.number);
-    this.supply = new SegmentSupply(current, { dir: options.dir, disk, segmentBytes: this.segmentBytes });
+    this.supply = new SegmentSupply(current, { dir: options.dir, disk, segmentBytes: segmentBytesOf(options) });
     this.reader = new SegmentReader(() => [...this.closedSegments, this.supply.current]);
     for (const { index } of recovered?.segments ?? []) {
       for (const [shard, { last }] of index.spans) {
@@ -137,7 +139,7 @@ export class WalLogStore implements LogStore {
     if (this.poison !== undefined || this.isFull || this.closing !== undefined) return false;
     const pending = this.filling.bytes + this.flying.bytes;
     if (pending > pendingBytesMax) return false;
-    return !this.supply.lacksSpace || this.supply.aheadBytes() - pending > this.reserveBytes;
+    return !this.supply.lacksSpace || this.supply.aheadBytes() - pending > Math.min(reserveBytesMax, this.supply.current.limit >> 3);
   }
 
   kick(urgent: boolean): void {
@@ -237,7 +239,7 @@ export class WalLogStore implements LogStore {
     const segment = this.supply.current;
     const end = segment.end + this.flying.bytes;
     // A batch larger than a segment makes an empty one longer; none is ever cut in two.
-    if (end > this.segmentBytes && segment.end > headerBytes) return void this.turnOver();
+    if (end > segment.limit && segment.end > headerBytes) return void this.turnOver();
     // Zeros on their way to the same bytes would wipe the batch out.
     if (segment.zeroing !== undefined && end > segment.zeroedTo) return void segment.zeroing.then(this.replace, this.replace);
     this.flying.seal(segment.header, segment.end, (shard, index, offset) => segment.index.note(shard, index, offset));
@@ -269,6 +271,7 @@ export class WalLogStore implements LogStore {
     this.supply.current.end += batch.bytes;
     for (const tail of this.tails.values()) tail.durable = tail.inFlight;
     this.isFull = false;
+    this.supply.isHeld = false;
     this.endsInMarker = batch.count === 0;
     this.flushes++;
     const acknowledges = batch.count > 0;
@@ -307,6 +310,7 @@ export class WalLogStore implements LogStore {
 
   private retryLater(again: () => void): void {
     this.isFull = true;
+    this.supply.isHeld = true;
     this.closeWhenWritten();
     this.retryTimer = setTimeout(again, retryMs);
   }
@@ -330,11 +334,13 @@ export class WalLogStore implements LogStore {
 }
 
 /** The segment to write on in: the last one, or a new one where there is none. */
-async function openCurrent(dir: string, recovered: Recovered | undefined, disk: LogDisk): Promise<OpenSegment> {
+async function openCurrent(options: WalOptions, recovered: Recovered | undefined, disk: LogDisk): Promise<OpenSegment> {
+  const { dir } = options;
+  const limit = segmentBytesOf(options);
   const last = recovered?.segments.at(-1);
-  if (last !== undefined && recovered?.headless === undefined) return reopenSegment(last);
+  if (last !== undefined && recovered?.headless === undefined) return reopenSegment(last, limit);
   const number = recovered?.headless ?? 1;
-  const segment = await createSegment(dir, drawHeader(number, last?.header.logId ?? drawLogId()), disk);
+  const segment = await createSegment(dir, drawHeader(number, last?.header.logId ?? drawLogId()), limit, disk);
   try {
     await beginSegment(dir, segment, disk);
     return segment;
