@@ -36,6 +36,8 @@ export interface WorkerPlan {
   readonly road: Road;
   readonly activities: WorkerOptions["activities"];
   readonly log: Log;
+  /** For what workflow code says; `log` when left out. */
+  readonly codeLog?: Log;
 }
 
 /** Options of every command that runs a server. */
@@ -134,7 +136,7 @@ export function loadActivityFiles(flags: WorkerFlags, workflowFiles: readonly st
 
 /** Starts a worker that runs TypeScript in V8. */
 export async function composeWorker(plan: WorkerPlan): Promise<Worker> {
-  const { flags, namespace, road, activities, log } = plan;
+  const { flags, namespace, road, activities, log, codeLog = log } = plan;
   const slots = parseCount(flags.slots, "slots", { min: 1, max: slotsMax });
   const [{ startWorker, V8Host }, assets] = await Promise.all([import("#worker"), extractAssets()]);
   const { lane } = flags;
@@ -150,14 +152,15 @@ export async function composeWorker(plan: WorkerPlan): Promise<Worker> {
         source,
         assets: { node: assets.node, addon: assets.addon, child: assets.child, kernel: readFileSync(assets.kernel, "utf8") },
         ...(lane === undefined ? {} : { lane }),
-        onLog: ({ run, type, level, message }) => log(levelOf(level), message, { run, type }),
+        onLog: ({ run, type, level, message }) => codeLog(levelOf(level), message, { run, type }),
         onProblem: (message) => log("warn", message),
       });
       // Its process starts while the worker connects, not when the first run waits for it.
       host.start().catch((error: Error) => log("warn", error.message));
       return host;
     },
-    onLog: ({ level, message, fields }) => log(level, message, fields),
+    // An activity's own words carry its name.
+    onLog: ({ level, message, fields }) => (fields?.activity === undefined ? log : codeLog)(level, message, fields),
   });
 }
 

@@ -49,7 +49,15 @@ export async function withRemote<T>(
   const limitMs = timeoutMs(options);
   await orInterrupted(context.interrupt, reach(address, limitMs === 0 ? reachMsMax : Math.min(reachMsMax, limitMs)));
   const retryMs = limitMs === 0 ? outageMsMax : Math.min(outageMsMax, limitMs);
-  const remote = remoteOf(HopClient.connect({ address, namespace: namespaceName(options, context.env), identity: userName(), retryMs }));
+  const { output } = context;
+  const onConnection = (state: "lost" | "back") =>
+    output.say(
+      state === "lost"
+        ? output.paintErr("yellow", `connection to ${address} lost, trying again`)
+        : output.paintErr("green", "connected again"),
+    );
+  const namespace = namespaceName(options, context.env);
+  const remote = remoteOf(HopClient.connect({ address, namespace, identity: userName(), retryMs, onConnection }));
   try {
     const work = orInterrupted(context.interrupt, body(remote));
     return await (limitMs === 0 || isPatient ? work : within(limitMs, address, work));
@@ -70,26 +78,44 @@ function within<T>(limitMs: number, address: string, work: Promise<T>): Promise<
   return Promise.race([work, late.promise]).finally(() => clearTimeout(timer));
 }
 
-/** Resolves when something listens at `address`. */
+/** An HTTP/2 client's first words: its preface and empty settings. A server answers with settings of its own. */
+const greeting = Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]);
+const settingsFrame = 4;
+
+/** Resolves when a server that speaks gRPC listens at `address`. */
 export function reach(address: string, limitMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connectTcp(socketAddress(address));
-    const fail = (why: string, cause?: unknown) => {
+    const failAs = (error: CommandError) => {
       socket.destroy();
+      reject(error);
+    };
+    const fail = (why: string, cause?: unknown) => {
       const next =
         address.startsWith("127.") || address.startsWith("localhost")
           ? "start one with `hop dev`"
           : "check --server and HOP_SERVER, and that the server runs";
-      reject(new CommandError(exit.unavailable, `Cannot reach the server at ${address}: ${why}`, { next, cause }));
+      failAs(new CommandError(exit.unavailable, `Cannot reach the server at ${address}: ${why}`, { next, cause }));
     };
     socket.setTimeout(limitMs, () => fail(`no answer within ${formatDuration(limitMs)}`));
     socket.once("error", (error) => fail(refusalText(error), error));
-    socket.once("connect", () => {
+    socket.once("connect", () => socket.write(greeting));
+    let heard = Buffer.alloc(0);
+    socket.on("data", (bytes: Buffer) => {
+      heard = Buffer.concat([heard, bytes]);
+      if (heard.length < 4) return;
+      if (heard[3] !== settingsFrame) return failAs(otherProtocol(address));
       socket.destroy();
       resolve();
     });
+    socket.once("end", () => failAs(otherProtocol(address)));
   });
 }
+
+const otherProtocol = (address: string) =>
+  new CommandError(exit.unavailable, `Cannot use the server at ${address}: it does not speak gRPC: is this the --http address?`, {
+    next: "give the address that `hop dev` or `hop server start` names as the server's, 127.0.0.1:7070 when unset",
+  });
 
 export function socketAddress(address: string): NetConnectOpts {
   if (address.startsWith("unix:")) return { path: address.slice(5) };
@@ -118,7 +144,8 @@ export function remoteOf(client: HopClient): Remote {
       const id = value.id ?? `signal-${randomUUID()}`;
       return client.ask<"signal">({ kind: "signal", value: { ...value, id } }, true);
     },
-    query: (value) => client.ask<"query">({ kind: "query", value }, true),
+    // Asked again by its command: with no worker an answer may never come.
+    query: (value) => client.ask<"query">({ kind: "query", value }, false),
     cancel: (run, reason) => client.cancel(run, reason),
     terminate: (run, reason) => client.terminate(run, reason),
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),

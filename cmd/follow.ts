@@ -1,19 +1,19 @@
 /**
  * Waits for a run to end and shows on a terminal what it does meanwhile.
  *
- * A server that goes away is waited for: the run itself is not lost. A run that is blocked at a
+ * A server that goes away is waited for as long as the client does: the run itself is not lost. A run that is blocked at a
  * fault of its code is waited for where a person watches on a terminal, and is a conflict else.
  */
 import { asSeq, HopError } from "#core/base";
 import { decodeEvent, EventKind, fromBytes, RunStatus } from "#proto";
 import { type Context, InterruptedError, orInterrupted } from "./context.ts";
 import { formatDuration } from "./duration.ts";
-import { reasonOf } from "./failure.ts";
+import { CommandError, exit, reasonOf } from "./failure.ts";
 import { describe } from "./history.ts";
 import type { Progress } from "./progress.ts";
 import type { EndedRun, Remote } from "./remote.ts";
 import { hasEnded } from "./status.ts";
-import { visible } from "./terminal.ts";
+import { visible, visibleLines } from "./terminal.ts";
 
 export interface Followed {
   readonly run: string;
@@ -23,6 +23,8 @@ export interface Followed {
 
 const pauseMsMin = 100;
 const pauseMsMax = 2000;
+/** What an answer that the server gives at the end of the wait may take on its way. */
+const answerMsMax = 500;
 
 /** Rejects with BUDGET_EXPIRED when the run still goes on after `waitMs`. */
 export async function follow(context: Context, remote: Remote, { run, waitMs }: Followed): Promise<EndedRun> {
@@ -34,7 +36,8 @@ export async function follow(context: Context, remote: Remote, { run, waitMs }: 
     for (let pauseMs = pauseMsMin; ; pauseMs = Math.min(pauseMs * 2, pauseMsMax)) {
       try {
         const leftMs = Number.isFinite(endsAt) ? Math.max(1, Math.ceil(endsAt - performance.now())) : 0;
-        const reply = await orInterrupted(context.interrupt, remote.result({ run, waitMs: leftMs }));
+        const asked = remote.result({ run, waitMs: leftMs });
+        const reply = await orInterrupted(context.interrupt, leftMs === 0 ? asked : answered(asked, leftMs, remote.address));
         if (reply.outcome !== undefined && hasEnded(reply.outcome.status))
           return { run, generation: reply.generation, outcome: reply.outcome };
         if (performance.now() >= endsAt)
@@ -44,9 +47,8 @@ export async function follow(context: Context, remote: Remote, { run, waitMs }: 
       } catch (error) {
         const reason = reasonOf(error);
         // A person who watches may be about to fix the code; a program has nobody to wait for.
-        const isWorthWaiting = reason === "STORE_UNAVAILABLE" || (reason === "RUN_BLOCKED" && context.output.err.isTty);
+        const isWorthWaiting = reason === "RUN_BLOCKED" && context.output.err.isTty;
         if (!isWorthWaiting || performance.now() + pauseMs >= endsAt) throw error;
-        if (reason === "STORE_UNAVAILABLE") progress.update(`Lost the server at ${remote.address}; waiting for it`);
         await orInterrupted(context.interrupt, Bun.sleep(pauseMs));
       }
     }
@@ -57,6 +59,19 @@ export async function follow(context: Context, remote: Remote, { run, waitMs }: 
     watching.abort();
     progress.done();
   }
+}
+
+/** Bounds the wait for the server's answer also where the server is not there to give one. */
+function answered<T>(reply: Promise<T>, waitMs: number, address: string): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    late.reject(
+      new CommandError(exit.unavailable, `Cannot wait longer: the server at ${address} has not answered within ${formatDuration(waitMs)}`, {
+        next: "the run is not lost: ask again when the server is there",
+      }),
+    );
+  }, waitMs + answerMsMax);
+  return Promise.race([reply, late.promise]).finally(() => clearTimeout(timer));
 }
 
 /** Shows events as they come. A lost stream only ends the showing: the wait for the result goes on. */
@@ -89,6 +104,6 @@ function showEvent(context: Context, progress: Progress, run: string, bytes: Uin
 }
 
 function warnBlocked({ output }: Context, progress: Progress, run: string, why: string): void {
-  progress.line(`${output.paintErr("yellow", "warning:")} ${visible(run)} is blocked: ${visible(why)}`);
+  progress.line(`${output.paintErr("yellow", "warning:")} ${visible(run)} is blocked: ${visibleLines(why)}`);
   progress.line(`  ${output.paintErr("dim", "next:")} fix the code, deploy it, then \`hop workflow retry ${visible(run)} --newest\``);
 }

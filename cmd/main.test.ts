@@ -44,6 +44,10 @@ describe("a wrong command line ends with 2 and says what is wrong", () => {
     [["deploy", "/none.ts"], "there is no such file"],
     [["worker", "--mode", "wasm"], "wasm is not built into this version"],
     [["worker", "--mode", "advm"], "advm is not built into this version"],
+    [["worker", "--timeout", "5s"], "unknown option '--timeout'"],
+    [["--timeout", "5s", "worker"], "Cannot run a worker with --timeout"],
+    [["help", "nonsense"], 'there is no command "nonsense"'],
+    [["help", "workflow", "nonsense"], 'there is no command "workflow nonsense"'],
   ] as [string[], string][])("%j", async (args, says) => {
     const { code, out, err } = await hop(args);
     expect(err).toContain(says);
@@ -61,6 +65,13 @@ describe("without a server", () => {
     },
   );
 
+  test("a port that speaks something else is named at once, with 6", async () => {
+    using http = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response("metrics") });
+    const { code, err } = await hop(["run", "hello", "--server", `127.0.0.1:${http.port}`]);
+    expect(err).toContain("it does not speak gRPC: is this the --http address?");
+    expect(code).toBe(6);
+  });
+
   test("a program is told as JSON", async () => {
     const { code, err } = await hop(["workflow", "list", "-o", "json"]);
     expect(code).toBe(6);
@@ -77,6 +88,12 @@ describe("help and version", () => {
       expect({ args, code, err }).toEqual({ args, code: 0, err: "" });
       expect(out).toContain("Usage: hop");
     }
+  });
+
+  test("help of a command below another is its own", async () => {
+    expect((await hop(["help", "workflow", "signal"])).out).toStartWith("Usage: hop workflow signal ");
+    expect((await hop(["help", "wf", "signal"])).out).toStartWith("Usage: hop workflow signal ");
+    expect((await hop(["help"])).out).toBe((await hop(["--help"])).out);
   });
 
   test("the version is the same however it is asked for", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { type Listing, Output, type OutputOptions } from "./output.ts";
 import { bufferSink } from "./sink-fixture.ts";
-import { safeJson, visible, widthOf } from "./terminal.ts";
+import { safeJson, visible, visibleLines, widthOf } from "./terminal.ts";
 
 interface Row {
   readonly name: string;
@@ -46,6 +46,16 @@ describe("a list", () => {
     const lines = listed(long, {}, { columns: 40 }).out.trimEnd().split("\n");
     expect(Math.max(...lines.map(widthOf))).toBe(40);
     expect(lines[1]).toContain("…");
+  });
+
+  test("leaves out what may be left out before a column that is never cut", () => {
+    const out = bufferSink({ columns: 20 });
+    const columns = [
+      { title: "ID", value: (row: Row) => row.name },
+      { title: "NOTE", value: () => "long long long long", shrink: true, drop: true },
+    ];
+    new Output({ out, env: {}, color: false }).table(columns, [{ name: "0123456789", count: 1 }]);
+    expect(out.text()).toBe("ID\n0123456789\n");
   });
 
   test("is one value with -o json", () => {
@@ -104,6 +114,10 @@ describe("values", () => {
     ["naïve 👩‍👩‍👧 \"q' ../:/", "naïve 👩‍👩‍👧 \"q' ../:/"],
   ])("%j is shown as %j", (text, shown) => {
     expect(visible(text)).toBe(shown);
+  });
+
+  test("of several lines stand on lines of their own and steer nothing", () => {
+    expect(visibleLines("a\r\n\u001b[2J\nb")).toBe("a\n  \\u001b[2J\n  b");
   });
 
   test("in JSON stay what they are and steer nothing", () => {

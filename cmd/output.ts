@@ -37,6 +37,7 @@ export class Output {
   readonly paintErr: Paint;
   readonly out: Sink;
   readonly err: Sink;
+  #progress: Progress | undefined;
 
   constructor(options: OutputOptions = {}) {
     this.format = options.format ?? "table";
@@ -59,7 +60,8 @@ export class Output {
 
   /** A line of talk. */
   say(text: string): void {
-    this.err.write(`${text}\n`);
+    if (this.#progress === undefined) this.err.write(`${text}\n`);
+    else this.#progress.line(text);
   }
 
   warn(text: string): void {
@@ -92,8 +94,10 @@ export class Output {
     this.out.write(table(columns, rows, { paint: this.paint, columns: this.out.columns }));
   }
 
+  /** The command's one progress line. */
   progress(): Progress {
-    return new Progress(this.err, this.paintErr);
+    this.#progress ??= new Progress(this.err, this.paintErr);
+    return this.#progress;
   }
 
   /** Shows an error: text for people, one line of JSON for programs. Returns the exit code. */

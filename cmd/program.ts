@@ -6,7 +6,7 @@
  */
 import { Command, Option } from "commander";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
-import type { ExitCode } from "./failure.ts";
+import { type ExitCode, UsageError } from "./failure.ts";
 import { formats } from "./output.ts";
 import { statusWords } from "./status.ts";
 import { version } from "./version.ts";
@@ -53,14 +53,15 @@ function outputOptions(command: Command): Command {
     .option("--no-color", "no colours (also: NO_COLOR)");
 }
 
+function serverOptions(command: Command): Command {
+  return command
+    .optionsGroup("Connection:")
+    .option("--server <host:port>", "server's address (also: HOP_SERVER; 127.0.0.1:7070 when unset)")
+    .option("-n, --namespace <name>", 'namespace (also: HOP_NAMESPACE; "default" when unset)');
+}
+
 function clientOptions(command: Command): Command {
-  return outputOptions(
-    command
-      .optionsGroup("Connection:")
-      .option("--server <host:port>", "server's address (also: HOP_SERVER; 127.0.0.1:7070 when unset)")
-      .option("-n, --namespace <name>", 'namespace (also: HOP_NAMESPACE; "default" when unset)')
-      .option("--timeout <duration>", "longest time to wait, such as 500ms, 5s or 3m"),
-  );
+  return outputOptions(serverOptions(command).option("--timeout <duration>", "longest time to wait, such as 500ms, 5s or 3m"));
 }
 
 export function program(contextOf: ContextOf, finish: Finish): Command {
@@ -74,7 +75,7 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
     .showHelpAfterError("(see `hop help`, or the command with --help)")
     .configureHelp({ sortSubcommands: false })
     .exitOverride();
-  root.addHelpCommand(root.createCommand("help").argument("[command]").description("show the help of a command").helpGroup("Other:"));
+  root.helpCommand(false);
   clientOptions(root);
   startCommands(root, grammar);
   serverCommands(root, grammar);
@@ -97,23 +98,35 @@ function sub(parent: Command, usage: string, description: string): Command {
 function workerOptions(command: Command): Command {
   return command
     .option("--activities <file...>", "files that export activities (activities.ts when it exists)")
-    .option("--slots <count>", "activities that may run at one time")
-    .addOption(new Option("--lane <lane>", "sandbox of a run: shared realm, or a V8 isolate of its own").choices(["dense", "isolate"]));
+    .option("--slots <count>", "activities that may run at one time (100 when unset)")
+    .addOption(
+      new Option("--lane <lane>", "sandbox of a run: shared realm, or a V8 isolate of its own (dense when unset)").choices([
+        "dense",
+        "isolate",
+      ]),
+    );
 }
 
-function logOptions(command: Command): Command {
+function logOptions(command: Command, levelDefault: string): Command {
   return command
     .addOption(
       new Option("--log-format <format>", "form of the log on standard error (text on a terminal, else json)").choices(["text", "json"]),
     )
-    .addOption(new Option("--log-level <level>", "least important entry to log").choices(["debug", "info", "warn", "error"]));
+    .addOption(
+      new Option("--log-level <level>", `least important entry to log (when unset: ${levelDefault})`).choices([
+        "debug",
+        "info",
+        "warn",
+        "error",
+      ]),
+    );
 }
 
 function nodeOptions(command: Command): Command {
   return command
-    .option("--listen <host:port>", "address for clients and workers")
-    .option("--http <host:port>", "address for /healthz and /metrics")
-    .option("--data <folder>", "data folder");
+    .option("--listen <host:port>", "address for clients and workers (127.0.0.1:7070 when unset)")
+    .option("--http <host:port>", "address for /healthz and /metrics (127.0.0.1:7071 when unset)")
+    .option("--data <folder>", "data folder (.hop when unset)");
 }
 
 function startCommands(root: Command, grammar: Grammar): void {
@@ -125,7 +138,10 @@ function startCommands(root: Command, grammar: Grammar): void {
   const dev = sub(root, "dev [file...]", "server and worker in one process, with hot reload")
     .option("--no-watch", "do not reload when files change")
     .option("-n, --namespace <name>", 'namespace (also: HOP_NAMESPACE; "default" when unset)');
-  grammar.handle(outputOptions(logOptions(nodeOptions(workerOptions(dev)))), async () => (await import("./command/dev.ts")).dev);
+  grammar.handle(
+    outputOptions(logOptions(nodeOptions(workerOptions(dev)), "warn, and all that workflows and activities log from info on")),
+    async () => (await import("./command/dev.ts")).dev,
+  );
   grammar.handle(
     clientOptions(sub(root, "deploy <file...>", "bundle workflow files and deploy them")),
     async () => (await import("./command/deploy.ts")).deploy,
@@ -140,14 +156,17 @@ function serverCommands(root: Command, grammar: Grammar): void {
     .option("-n, --namespace <name>", "namespace of the embedded worker")
     .option("--ready-line", "print `ready grpc=ADDRESS http=ADDRESS` on standard output when ready");
   grammar.handle(
-    outputOptions(logOptions(nodeOptions(workerOptions(start)))),
+    outputOptions(logOptions(nodeOptions(workerOptions(start)), "info")),
     async () => (await import("./command/server.ts")).serverStart,
   );
   const worker = sub(root, "worker", "run workflow code and activities for a server")
     .addOption(new Option("--mode <mode>", "what runs workflow code").choices(["v8", "wasm", "advm"]).default("v8"))
     .option("--id <name>", "name of this worker in histories and logs")
     .option("--ready-line", "print `ready worker=ID server=ADDRESS` on standard output when connected");
-  grammar.handle(clientOptions(logOptions(workerOptions(worker))), async () => (await import("./command/worker.ts")).worker);
+  grammar.handle(
+    outputOptions(serverOptions(logOptions(workerOptions(worker), "info"))),
+    async () => (await import("./command/worker.ts")).worker,
+  );
 }
 
 function runCommands(root: Command, grammar: Grammar): void {
@@ -238,8 +257,23 @@ function auditCommands(root: Command, grammar: Grammar): void {
   );
 }
 
+/** The command of these names, such as `workflow signal`. */
+function named(root: Command, names: readonly string[]): Command {
+  let at = root;
+  for (const name of names) {
+    const next = at.commands.find((command) => command.name() === name || command.aliases().includes(name));
+    if (next === undefined)
+      throw new UsageError(`Cannot show help: there is no command ${JSON.stringify(names.join(" "))}`, {
+        next: "see all commands with `hop help`",
+      });
+    at = next;
+  }
+  return at;
+}
+
 function otherCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Other:");
+  sub(root, "help [command...]", "show the help of a command").action((names: string[]) => named(root, names).outputHelp());
   grammar.handle(outputOptions(sub(root, "version", "print the version")), async () => (await import("./command/version.ts")).printVersion);
   const completion = sub(root, "completion <shell>", "print the completion script of a shell (bash, zsh or fish)");
   grammar.handle(completion, async () => {

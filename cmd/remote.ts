@@ -33,7 +33,7 @@ import { failureText } from "./history.ts";
 import type { Output } from "./output.ts";
 import { outcomeJson } from "./shapes.ts";
 import { statusWord } from "./status.ts";
-import { safeText, visible } from "./terminal.ts";
+import { safeText, visible, visibleLines } from "./terminal.ts";
 
 /** Rejects with errors that carry a `reason`. */
 export interface Remote {
@@ -100,5 +100,5 @@ export function outcomeText(outcome: Outcome): string {
     .replace("timed_out", "ran out of time")
     .replace("cancelled", "was cancelled")
     .replace("terminated", "was terminated");
-  return outcome.failure === undefined ? word : `${word}: ${visible(failureText(outcome.failure))}`;
+  return outcome.failure === undefined ? word : `${word}: ${visibleLines(failureText(outcome.failure))}`;
 }

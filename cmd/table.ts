@@ -9,6 +9,8 @@ export interface Column<Row> {
   readonly paint?: (text: string, row: Row) => string;
   /** On a terminal that is too narrow this column is shortened. */
   readonly shrink?: boolean;
+  /** Left out where shortening is not enough, the last such column first. */
+  readonly drop?: boolean;
 }
 
 export interface TableOptions {
@@ -22,9 +24,21 @@ const shrunkMin = 12;
 
 /** The table's lines, each ended by a line feed. */
 export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[], options: TableOptions): string {
+  const text = drawn(columns, rows, options);
+  if (text !== undefined) return text;
+  const dropped = columns.findLastIndex((column) => column.drop === true);
+  return table(
+    columns.filter((_column, i) => i !== dropped),
+    rows,
+    options,
+  );
+}
+
+/** Undefined where it does not fit and a column may be left out. */
+function drawn<Row>(columns: readonly Column<Row>[], rows: readonly Row[], options: TableOptions): string | undefined {
   const cells = rows.map((row) => columns.map((column) => visible(column.value(row))));
   const widths = columns.map((column, i) => Math.max(widthOf(column.title), ...cells.map((line) => widthOf(line[i] as string))));
-  fit(columns, widths, options.columns);
+  if (!fit(columns, widths, options.columns) && columns.some((column) => column.drop === true)) return undefined;
   const head = columns.map((column, i) => options.paint("bold", pad(column.title, widths[i] as number, column.align)));
   const lines = [join(head)];
   for (const [at, line] of cells.entries()) {
@@ -42,9 +56,9 @@ export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]
   return `${lines.join("\n")}\n`;
 }
 
-/** Takes from the columns that may shrink, the widest first, what the terminal lacks. */
-function fit<Row>(columns: readonly Column<Row>[], widths: number[], available: number | undefined): void {
-  if (available === undefined) return;
+/** Takes from the columns that may shrink, the widest first, what the terminal lacks. False where that is not enough. */
+function fit<Row>(columns: readonly Column<Row>[], widths: number[], available: number | undefined): boolean {
+  if (available === undefined) return true;
   let over = widths.reduce((sum, width) => sum + width, 0) + gap.length * (widths.length - 1) - available;
   while (over > 0) {
     let widest = -1;
@@ -52,10 +66,11 @@ function fit<Row>(columns: readonly Column<Row>[], widths: number[], available: 
       if (column.shrink === true && (widths[i] as number) > shrunkMin && (widest < 0 || (widths[i] as number) > (widths[widest] as number)))
         widest = i;
     }
-    if (widest < 0) return;
+    if (widest < 0) return false;
     widths[widest] = (widths[widest] as number) - 1;
     over -= 1;
   }
+  return true;
 }
 
 function pad(text: string, width: number, align: "left" | "right" = "left"): string {

@@ -88,6 +88,11 @@ export function visible(text: string): string {
   return text.replace(steering, (char) => named[char] ?? `\\u${(char.codePointAt(0) as number).toString(16).padStart(4, "0")}`);
 }
 
+/** The same for a text of several lines: those behind the first stand under it, indented. */
+export function visibleLines(text: string): string {
+  return text.split(/\r?\n/).map(visible).join("\n  ");
+}
+
 /** JSON in which no character steers a terminal; it parses to the same value. */
 export function safeJson(value: unknown, indent?: number): string {
   return safeText(JSON.stringify(value, null, indent));

@@ -32,7 +32,7 @@ const packages: readonly (readonly [RegExp, readonly string[]])[] = [
   [/^prom-client$/, ["node"]],
   [/^commander$/, ["cmd"]],
   // Stands in the project that `hop init` writes.
-  [/^@hopskip\/runtime$/, ["cmd/project"]],
+  [/^@hopskip\/(runtime|activity)$/, ["cmd/project"]],
   [/^bun:sqlite$/, ["store"]],
   [/^bun:ffi$/, ["worker", "store"]],
   [/^(bun|node:[\w/]+)$/, ["proto/connection", "store", "worker", "node", "cmd", "sdk/typescript/client"]],

@@ -2,10 +2,11 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { asIndex, asShardId, asTerm } from "#core/base";
+import { asIndex, asShardId, asTerm, type RunId } from "#core/base";
 import { encodeRecord } from "#proto";
 import { BlobStore, WalLogStore } from "#store";
 import { exitCodeOf } from "../failure.ts";
+import { auditHistory } from "./history-audit.ts";
 import { makeHistory } from "./history-fixture.ts";
 import { OfflineData } from "./offline.ts";
 
@@ -100,6 +101,36 @@ test("every changed byte of the log is found, and its file and place are named",
   expect(end).toBeGreaterThan(1000);
   expect(missed).toEqual([]);
 }, 60_000);
+
+test("damage to another run's record is told, and only the run that it belongs to fails", async () => {
+  // Records 5 and 8 hold the third and the last event of the histories 1 and 2.
+  for (const [number, hit, spared] of [
+    [5, 0, 1],
+    [8, 1, 0],
+  ] as const) {
+    const folder = join(root, `damaged-${number}`);
+    cpSync(whole, folder, { recursive: true });
+    const [file = ""] = filesOf(join(folder, "log")).filter((path) => path.endsWith(".log"));
+    const bytes = readFileSync(file);
+    const event = histories[hit]?.events[Math.ceil(number / 2) - 1] as Uint8Array;
+    const at = bytes.indexOf(event) + event.length - 40;
+    bytes[at] = (bytes[at] as number) ^ 0x41;
+    writeFileSync(file, bytes);
+    const said: string[] = [];
+    const data = OfflineData.open(folder, (message) => said.push(message));
+    const auditOf = (i: number) => auditHistory(data.source(histories[i]?.partition.slice(4) as RunId), () => {});
+    const named = `.log is damaged at byte`;
+    expect((await auditOf(spared)).head.size).toBe(4);
+    expect(said).toEqual([expect.stringContaining(named)]);
+    expect(said[0]).toContain(`(record ${number} of shard 1)`);
+    const failure = await auditOf(hit).catch((error: unknown) => error);
+    expect((failure as Error).message).toContain(`(record ${number} of shard 1)`);
+    expect(exitCodeOf(failure)).toBe(1);
+    data.close();
+    const all = await audited(folder);
+    expect([all.code, all.problem]).toEqual([1, expect.stringMatching(/damaged at byte \d+ \(record \d .*7 records can be read/)]);
+  }
+});
 
 test("every changed byte of a blob is found, and the blob is named", async () => {
   for (const file of filesOf(join(whole, "blobs"))) {

@@ -122,7 +122,7 @@ async function writeFiles(output: Output, options: AuditOptions, { partition, hi
 }
 
 async function auditFolder(context: Context, options: AuditOptions, folder: string, run: string | undefined): Promise<ExitCode> {
-  const data = OfflineData.open(folder);
+  const data = OfflineData.open(folder, (message) => context.output.warn(message));
   try {
     if (run !== undefined) return await auditRun(context, options, data.source(runId(run, options, context.env)));
     for (const [name, value] of [

@@ -16,6 +16,7 @@ import type { Output } from "../output.ts";
 import { ActivityFiles } from "../project/activities.ts";
 import { shownFile } from "../project/bundles.ts";
 import { DevBuild, type DevNews } from "../project/dev-build.ts";
+import { DevRuns } from "../project/dev-runs.ts";
 import { activityFilesBeside, existingFiles, findWorkflowFiles } from "../project/sources.ts";
 import { type Watching, watchSources } from "../project/watch.ts";
 import { visible } from "../terminal.ts";
@@ -31,10 +32,12 @@ const dataDefault = ".hop";
 
 export async function dev(context: Context, options: DevOptions, files: string[]): Promise<ExitCode> {
   const { output } = context;
-  const log = logTo({ sink: output.err, paint: output.paintErr, form: options.logFormat ?? "text", level: options.logLevel ?? "warn" });
+  const logFrom = (level: Level) => logTo({ sink: output.err, paint: output.paintErr, form: options.logFormat ?? "text", level });
+  const log = logFrom(options.logLevel ?? "warn");
+  const codeLog = logFrom(options.logLevel ?? "info");
   const named = files.length === 0 ? undefined : existingFiles(files, "workflow file");
   const node = await composeNode({ flags: options, dataDefault, log });
-  const session = new DevSession({ context, options, node, named, log });
+  const session = new DevSession({ context, options, node, named, log, codeLog });
   try {
     await session.start();
     await untilStopped(node, context.interrupt);
@@ -53,6 +56,8 @@ interface DevParts {
   /** Workflow files by absolute path; undefined = those found in the folder. */
   readonly named: readonly string[] | undefined;
   readonly log: Log;
+  /** For what the user's code says. */
+  readonly codeLog: Log;
 }
 
 type RunningWorker = Awaited<ReturnType<typeof composeWorker>>;
@@ -66,6 +71,9 @@ class DevSession {
   readonly #activities: ActivityFiles;
   #worker: RunningWorker | undefined;
   #watching: Watching | undefined;
+  #runs: DevRuns | undefined;
+  /** Of the activity files, when they were last loaded; undefined where that failed. */
+  #activityText: string | undefined;
   /** Reloads one after another. */
   #work: Promise<void> = Promise.resolve();
 
@@ -84,15 +92,18 @@ class DevSession {
     const { options } = this.#parts;
     this.#banner();
     await this.#reloadActivities();
-    await this.#build.update(this.#files());
-    this.#worker ??= await this.#startWorker();
+    // Runs that go on with new code show soon whether they do: a worker must be there.
+    this.#worker = await this.#startWorker();
     await this.#worker.ready;
+    await this.#build.update(this.#files());
+    this.#runs = new DevRuns({ remote: remoteOf(this.#client), namespace: this.#namespace, output: this.#output });
     if (options.watch !== false) this.#watch();
     this.#hint();
   }
 
   async close(): Promise<void> {
     this.#watching?.close();
+    await this.#runs?.close();
     await this.#work;
     await this.#worker?.close();
     this.#client.close();
@@ -129,34 +140,48 @@ class DevSession {
 
   /** A worker names its activities when it connects: it comes back when names come or go. */
   async #reloadActivities(): Promise<void> {
+    const { text } = this.#activities;
     try {
-      const changed = await this.#activities.reload(this.#folders());
-      if (!changed || this.#worker === undefined) return;
-      await this.#worker.close();
-      this.#worker = await this.#startWorker();
-      this.#output.say(`${this.#output.paintErr("green", "✓")} activities ${this.#activities.names.join(", ")}`);
+      const areOthers = await this.#activities.reload(this.#folders());
+      const isNews = areOthers || text !== this.#activityText;
+      this.#activityText = text;
+      if (!isNews || this.#worker === undefined) return;
+      if (areOthers) {
+        await this.#worker.close();
+        this.#worker = await this.#startWorker();
+      }
+      this.#good(`activities ${this.#activities.names.join(", ")}`);
     } catch (error) {
+      this.#activityText = undefined;
       this.#output.fail(error);
     }
   }
 
   #startWorker(): Promise<RunningWorker> {
-    const { options, node, log } = this.#parts;
-    return composeWorker({ flags: options, namespace: this.#namespace, road: node.road, activities: this.#activities.activities, log });
+    const { options, node, log, codeLog } = this.#parts;
+    const { activities } = this.#activities;
+    return composeWorker({ flags: options, namespace: this.#namespace, road: node.road, activities, log, codeLog });
   }
 
   #news(): DevNews {
     const output = this.#output;
     return {
       deployed: (bundle, deployedVersion) =>
-        output.say(
-          `${output.paintErr("green", "✓")} ${visible(shownFile(bundle.file))}: ${bundle.workflows.join(", ")} (version ${deployedVersion}, ${bundle.hash.slice(0, 12)})`,
+        this.#good(
+          `${visible(shownFile(bundle.file))}: ${bundle.workflows.join(", ")} (version ${deployedVersion}, ${bundle.hash.slice(0, 12)})`,
         ),
+      mended: (file) => this.#good(`${visible(shownFile(file))} is good again: the same code as before`),
       failed: (error) => {
         output.fail(error);
       },
-      resumed: (run) => output.say(`${output.paintErr("green", "✓")} ${visible(run)} goes on with the new code`),
+      resumed: (run) => this.#good(`${visible(run)} goes on with the new code`),
+      // The watch on runs says why.
+      blockedAgain: (run) => output.warn(`${visible(run)} was tried again on the new code and is blocked again`),
     };
+  }
+
+  #good(text: string): void {
+    this.#output.say(`${this.#output.paintErr("green", "✓")} ${text}`);
   }
 
   #banner(): void {
@@ -170,9 +195,14 @@ class DevSession {
   }
 
   #hint(): void {
-    const { output, types } = { output: this.#output, types: this.#build.types };
+    const output = this.#output;
+    const { types, broken } = this.#build;
     const [first] = types;
-    if (first === undefined) output.say("No workflows here yet: `hop init NAME` makes a project, or name files: `hop dev FILE…`");
+    if (first === undefined && broken.length > 0)
+      output.say(
+        `No workflow could be loaded: see what is wrong with ${broken.map((file) => visible(shownFile(file))).join(", ")} above${this.#watching === undefined ? "" : "; it is loaded again when it changes"}`,
+      );
+    else if (first === undefined) output.say("No workflows here yet: `hop init NAME` makes a project, or name files: `hop dev FILE…`");
     else
       output.say(
         `\nReady. Start a run in another terminal: ${output.paintErr("bold", `hop run ${first} --follow${serverHint(this.#parts.node.grpc)}`)}`,

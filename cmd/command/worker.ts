@@ -15,6 +15,7 @@ export interface WorkerCommandOptions extends GlobalOptions, WorkerFlags {
 export async function worker(context: Context, options: WorkerCommandOptions): Promise<ExitCode> {
   if (options.mode !== "v8")
     throw new UsageError(`Cannot run a worker: mode ${options.mode} is not built into this version, want --mode v8`);
+  if (options.timeout !== undefined) throw new UsageError("Cannot run a worker with --timeout: it runs until it is asked to end");
   const { output, env, interrupt } = context;
   const address = serverAddress(options, env);
   const namespace = namespaceName(options, env);

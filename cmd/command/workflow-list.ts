@@ -20,6 +20,8 @@ export interface ListOptions extends GlobalOptions {
 const limitDefault = 100;
 const limitMax = 1_000_000;
 const pageSize = 1000;
+/** From this width on times stand in full. */
+const wideColumns = 120;
 
 export async function workflowList(context: Context, options: ListOptions): Promise<ExitCode> {
   if (options.all === true && options.limit !== undefined)
@@ -54,19 +56,25 @@ async function pages(remote: Remote, filter: Filter, limit: number): Promise<{ r
 }
 
 function listing(output: Output): Listing<RunSummary> {
+  const nowMs = Date.now();
+  const isNarrow = (output.out.columns ?? Number.POSITIVE_INFINITY) < wideColumns;
   return {
     columns: [
-      { title: "RUN", value: (run) => run.run, shrink: true },
+      // Never cut: it is there to be copied.
+      { title: "RUN", value: (run) => run.run },
       { title: "GEN", value: (run) => String(run.generation), align: "right" },
       { title: "TYPE", value: (run) => run.type, shrink: true },
       { title: "STATUS", value: (run) => statusWord(run.status), paint: (text, run) => paintStatus(output.paint, run.status, text) },
-      { title: "STARTED", value: (run) => timeText(run.startedMs) },
+      isNarrow
+        ? { title: "AGE", value: (run) => formatDuration(Math.max(0, nowMs - run.startedMs)), align: "right" }
+        : { title: "STARTED", value: (run) => timeText(run.startedMs) },
       {
         title: "TOOK",
         value: (run) => (run.closedMs === 0 ? "" : formatDuration(Math.max(0, run.closedMs - run.startedMs))),
         align: "right",
+        drop: true,
       },
-      { title: "NOTE", value: (run) => run.note, shrink: true },
+      { title: "NOTE", value: (run) => run.note, shrink: true, drop: true },
     ],
     id: (run) => run.run,
     json: runJson,

@@ -5,14 +5,14 @@ import { type DescribeReply, type PendingSummary, RunStatus, type RunSummary } f
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, runId } from "../context.ts";
 import { formatDuration } from "../duration.ts";
-import { type ExitCode, exit } from "../failure.ts";
+import { type ExitCode, exit, reasonOf } from "../failure.ts";
 import { kindName, shortHash, timeText } from "../history.ts";
 import type { Output } from "../output.ts";
 import { outcomeText, payloadBytes, type Remote } from "../remote.ts";
 import { describeJson, outcomeJson } from "../shapes.ts";
 import { hasEnded, paintStatus, statusWord } from "../status.ts";
 import type { Column } from "../table.ts";
-import { safeText, visible } from "../terminal.ts";
+import { safeText, visible, visibleLines } from "../terminal.ts";
 
 export async function workflowShow(context: Context, options: GlobalOptions, run: string): Promise<ExitCode> {
   const id = runId(run, options, context.env);
@@ -22,7 +22,7 @@ export async function workflowShow(context: Context, options: GlobalOptions, run
     const result = await resultBytes(remote, reply);
     const { output } = context;
     if (output.format === "ids") output.line(reply.summary.run);
-    else if (output.isForPeople) show(output, reply.summary, reply, result);
+    else if (output.isForPeople) show(output, reply.summary, reply, { result, lacksWorker: await hasNoWorker(remote, reply) });
     else
       output.json(
         describeJson(reply, reply.outcome === undefined || !hasEnded(reply.outcome.status) ? null : outcomeJson(reply.outcome, result)),
@@ -31,11 +31,31 @@ export async function workflowShow(context: Context, options: GlobalOptions, run
   });
 }
 
+/** What is known of a run beside its description. */
+interface Known {
+  readonly result: Uint8Array | undefined;
+  readonly lacksWorker: boolean;
+}
+
+const probeName = "hop.workflow.show";
+const probeMsMax = 1000;
+
+/** Whether a run that waits for nothing of its own has no worker to go on in: a query is refused at once then, whatever its name. */
+async function hasNoWorker(remote: Remote, { summary, pending }: DescribeReply): Promise<boolean> {
+  if (summary === undefined || summary.status !== RunStatus.running || pending.length > 0) return false;
+  const refusal = remote.query({ run: summary.run, name: probeName }).then(
+    () => undefined,
+    (error: unknown) => reasonOf(error),
+  );
+  return (await Promise.race([refusal, Bun.sleep(probeMsMax)])) === "STORE_UNAVAILABLE";
+}
+
 async function resultBytes(remote: Remote, reply: DescribeReply): Promise<Uint8Array | undefined> {
   return reply.outcome?.status === RunStatus.completed ? payloadBytes(remote, reply.outcome.result) : undefined;
 }
 
-function show(output: Output, run: RunSummary, reply: DescribeReply, result: Uint8Array | undefined): void {
+function show(output: Output, run: RunSummary, reply: DescribeReply, known: Known): void {
+  const { result, lacksWorker } = known;
   const field = (name: string, value: string) => {
     if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
   };
@@ -43,7 +63,7 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, result: Uin
   field("generation", String(run.generation));
   field("type", visible(run.type));
   field("status", paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""));
-  field("note", visible(run.note));
+  field("note", visibleLines(run.note));
   field("started", timeText(run.startedMs));
   if (run.closedMs > 0) field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
   if (reply.deadlineAtMs > 0) field("deadline", timeText(reply.deadlineAtMs));
@@ -51,6 +71,7 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, result: Uin
   field("history", `${reply.size} events, root ${toHex(reply.root)}`);
   if (result !== undefined) field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
   else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) field("outcome", outcomeText(reply.outcome));
+  if (lacksWorker) field("waits for", "a worker: none that runs workflows is connected");
   if (reply.pending.length === 0) return;
   output.line("");
   output.table(pendingColumns, reply.pending);

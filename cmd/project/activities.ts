@@ -4,6 +4,7 @@
  * The SDK's packages are part of the executable: an activity file may import them with nothing
  * installed.
  */
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import { plugin } from "bun";
@@ -27,6 +28,11 @@ export class ActivityFiles {
     const loaded = new ActivityFiles(files);
     await loaded.reload([]);
     return loaded;
+  }
+
+  /** What the files hold now, to tell whether they changed. */
+  get text(): string {
+    return this.#files.map((file) => (existsSync(file) ? readFileSync(file, "utf8") : "")).join("\0");
   }
 
   get names(): string[] {

@@ -27,16 +27,28 @@ export const hello = durable(async (name: string) => {
 const activities = `/**
  * What touches the world: ordinary TypeScript that may call services, databases and files.
  *
- * An activity that fails is tried again, so it should be safe to repeat.
+ * An activity that fails is tried again, so it should be safe to repeat: pass \`idempotencyKey\` on
+ * to whoever can recognise a repetition by it.
  */
+import type { ActivityContext } from "@hopskip/activity";
+
 export async function greet(name: string): Promise<string> {
   return \`Hello, \${name}!\`;
 }
 
-export async function sendPostcard(card: { to: string; text: string }): Promise<string> {
-  console.error(\`  postcard to \${card.to}: \${card.text}\`);
+// The second argument, which may be left out, also has run, signal, heartbeat and lastHeartbeat.
+export async function sendPostcard(card: { to: string; text: string }, { attempt, idempotencyKey, log }: ActivityContext): Promise<string> {
+  log.info(\`postcard to \${card.to}: \${card.text}\`, { attempt, idempotencyKey });
   return \`sent at \${new Date().toISOString()}\`;
 }
+`;
+
+/** So that activities may use the machine with nothing installed. */
+const machineTypes = `
+/** Node's modules and globals, loosely: activities have them, workflows do not. Exact types: see README.md. */
+declare module "node:*";
+declare var process: any;
+declare var Buffer: any;
 `;
 
 const packageJson = (name: string) =>
@@ -82,8 +94,14 @@ hop audit RUN                                # who did what when, checked to the
 Files:
 
 - \`hello.ts\`: workflows. Only what is deterministic runs here; \`Date\`, \`Math.random\` and timers are replaced by ones that replay.
-- \`activities.ts\`: ordinary TypeScript.
-- \`hopskip.d.ts\`: types of \`@hopskip/runtime\` for the editor. The module itself is part of \`hop\`: there is nothing to install.
+- \`activities.ts\`: ordinary TypeScript, with Node's modules and \`process\`. It may import packages that you install.
+- \`hopskip.d.ts\`: types of \`@hopskip/runtime\`, \`@hopskip/activity\` and \`@hopskip/client\` for the editor. The modules themselves are part of
+  \`hop\`: there is nothing to install.
+
+For exact types of Node: \`npm install -D @types/node\`, put \`"types": ["node"]\` into \`tsconfig.json\`, and remove the last lines of \`hopskip.d.ts\`.
+
+More is in the guide, \`docs/GUIDE.md\` of Hopskip: retries, timeouts and heartbeats; signals and queries; cancellation; which errors are final;
+what workflow code may use; deploying to a server with workers; blocked runs; idempotency keys; audit and proofs; starting runs from a program.
 `;
 
 export interface ProjectFile {
@@ -95,7 +113,7 @@ export interface ProjectFile {
 export const projectFiles = (name: string): readonly ProjectFile[] => [
   { name: "hello.ts", text: workflow },
   { name: "activities.ts", text: activities },
-  { name: "hopskip.d.ts", text: runtimeTypes },
+  { name: "hopskip.d.ts", text: runtimeTypes + machineTypes },
   { name: "package.json", text: packageJson(name) },
   { name: "tsconfig.json", text: tsconfig },
   { name: "README.md", text: readme(name) },

@@ -84,6 +84,10 @@ test("hop dev lets a blocked run go on as soon as its code is mended", async () 
   const { dev, at } = await startDev(hop, "project", ["breaks.ts"]);
   const run = (await hop.expectOk(["run", "breaks"], at)).trimEnd();
   await until(async () => (await hop.run(["workflow", "list", "--status", "blocked", "-o", "ids"], at)).stdout === `${run}\n`);
+  // New code with the same fault, then code without it.
+  writeFileSync(file, code('if (now() > 0) throw new Error("fails again");'));
+  await dev.line(/was tried again on the new code and is blocked again/);
+  expect(dev.stderr).not.toContain("goes on with the new code");
   writeFileSync(file, code(""));
   await dev.line(/goes on with the new code/);
   expect(await hop.expectOk(["workflow", "result", run], at)).toBe('"mended"\n');
@@ -147,9 +151,36 @@ test("hop run --follow outlives its server and ends with the run", async () => {
   const following = hop.launch(["run", "hello", "--input", '"Ada"', "--instance", "one", "--follow"], { server });
   await until(async () => (await hop.run(["workflow", "query", "one", "step"], { server })).stdout === '"waiting"\n');
   await server.kill();
+  await following.line(/connection to \S+ lost, trying again/);
   await server.restart();
   expect(await following.exited).toBe(0);
+  expect(following.stderr).toContain("connected again");
   expect(JSON.parse(following.stdout)).toMatchObject({ greeting: "Hello, Ada!" });
+}, 60_000);
+
+test("hop run --follow of a server that stays away ends with 6", async () => {
+  await using hop = new Cluster();
+  await hop.expectOk(["init", "hello"]);
+  const server = await hop.server();
+  await hop.expectOk(["deploy", "hello/hello.ts"], { server });
+  const following = hop.launch(["run", "hello", "--input", '"Ada"', "--follow", "--timeout", "3s"], { server });
+  await following.line(/\(started\)/);
+  await server.kill();
+  expect(await following.exited).toBe(6);
+  expect(following.stderr.match(/lost, trying again/g)).toHaveLength(1);
+}, 60_000);
+
+test("without a worker a query and show say so", async () => {
+  await using hop = new Cluster();
+  await hop.expectOk(["init", "hello"]);
+  const server = await hop.server();
+  await hop.expectOk(["deploy", "hello/hello.ts"], { server });
+  await hop.expectOk(["run", "hello", "--input", '"Ada"', "--instance", "one"], { server });
+  const { code, stderr } = await hop.run(["workflow", "query", "one", "step", "--timeout", "1s"], { server });
+  expect({ code, stderr }).toMatchObject({ code: 6, stderr: expect.stringContaining("no worker that runs workflows is connected") });
+  expect(await hop.expectOk(["workflow", "show", "one"], { server })).toContain(
+    "waits for  a worker: none that runs workflows is connected",
+  );
 }, 60_000);
 
 test("output that nobody reads any more is no failure", async () => {

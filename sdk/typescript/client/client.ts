@@ -24,7 +24,7 @@ import { fromPayload, toPayload } from "./payload.ts";
 import { backoffMs, isRetryable, withRetry } from "./retry.ts";
 import { type Channel, call, stream } from "./rpc.ts";
 import { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
-import { type Answer, type Ask, type AskKind, bounds, ClientSession } from "./session.ts";
+import { type Answer, type Ask, type AskKind, bounds, ClientSession, type ConnectionState } from "./session.ts";
 import { type InputOf, type OutputOf, typeName, type WorkflowRef } from "./workflow.ts";
 
 export interface ClientOptions {
@@ -36,6 +36,8 @@ export interface ClientOptions {
   readonly identity?: string;
   /** How long an outage may last before what waits for its end fails; left out: 30 s. */
   readonly retryMs?: number;
+  /** Told once when the stream that carries requests is lost, and once when it is back. */
+  readonly onConnection?: (state: ConnectionState) => void;
 }
 
 export interface StartOptions {
@@ -68,14 +70,14 @@ export class HopClient {
   private readonly channel: Channel;
 
   private constructor(options: ClientOptions) {
-    const { address = "127.0.0.1:7070", namespace = "default", identity, retryMs = 30_000 } = options;
+    const { address = "127.0.0.1:7070", namespace = "default", identity, retryMs = 30_000, onConnection = () => {} } = options;
     this.address = address;
     this.namespace = namespace;
     const metadata = new Metadata();
     if (identity !== undefined) metadata.set("hop-user", encodeURIComponent(identity));
     this.grpc = grpcClient(address, bounds);
     this.channel = { client: this.grpc, metadata, retryMs };
-    this.session = new ClientSession({ client: this.grpc, metadata, address, retryMs });
+    this.session = new ClientSession({ client: this.grpc, metadata, address, retryMs, onConnection });
   }
 
   /** A client of the server at `address`. Nothing is sent before the first use. */

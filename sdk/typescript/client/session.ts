@@ -34,10 +34,15 @@ export interface SessionOptions {
   readonly address: string;
   /** How long an outage may last before what waits for its end fails. */
   readonly retryMs: number;
+  readonly onConnection: (state: ConnectionState) => void;
 }
+
+export type ConnectionState = "lost" | "back";
 
 export const bounds: FrameBounds = { frameBytesSoft: 1 << 20, frameBytesMax: 64 << 20, bufferedBytesMax: 256 << 20 };
 const requestMax = 0xffff_ffff;
+/** A stream that lives so long counts as there again: a server that is about to end still takes one. */
+const settledMs = 250;
 
 export class ClientSession {
   private readonly options: SessionOptions;
@@ -46,7 +51,9 @@ export class ClientSession {
   private connection: Connection<ClientItemInit> | undefined;
   private lastRequest = 0;
   private isClosed = false;
-  private downSinceMs: number | undefined;
+  private isDown = false;
+  /** Ends the outage's wait, also where an attempt to connect hangs. */
+  private outage: ReturnType<typeof setTimeout> | undefined;
   private losses = 0;
   private reconnect: ReturnType<typeof setTimeout> | undefined;
 
@@ -72,6 +79,7 @@ export class ClientSession {
   close(): void {
     this.isClosed = true;
     clearTimeout(this.reconnect);
+    clearTimeout(this.outage);
     this.failAll(new UnavailableError("STORE_UNAVAILABLE", "The client was closed before the reply came"));
     this.connection?.close("The client was closed");
     this.connection = undefined;
@@ -115,13 +123,18 @@ export class ClientSession {
     );
     this.connection = connection;
     client.waitForReady(Date.now() + this.options.retryMs, (error) => {
-      if (error === undefined && this.connection === connection) this.up();
+      if (error !== undefined) return;
+      setTimeout(() => {
+        if (this.connection === connection) this.up();
+      }, settledMs);
     });
     for (const [request, pending] of this.pending) if (pending.timer === undefined) this.send(request);
   }
 
   private up(): void {
-    this.downSinceMs = undefined;
+    if (this.isDown && !this.isClosed) this.options.onConnection("back");
+    this.isDown = false;
+    clearTimeout(this.outage);
     this.losses = 0;
   }
 
@@ -159,22 +172,31 @@ export class ClientSession {
     if (this.connection !== connection || this.isClosed) return;
     this.connection = undefined;
     this.losses++;
-    this.downSinceMs ??= performance.now();
     const cause = new Error(closing.message);
-    const { address, retryMs } = this.options;
+    const { address } = this.options;
     for (const [request, pending] of this.pending) {
       if (pending.isIdempotent || pending.timer !== undefined) continue;
       this.settle(request)?.reject(
         new UnavailableError("STORE_UNAVAILABLE", `The stream to ${address} was lost before the reply came`, { cause }),
       );
     }
-    if (performance.now() - this.downSinceMs >= retryMs) {
-      this.downSinceMs = undefined;
+    // An idle stream is opened again by the next request.
+    if (this.pending.size === 0) return;
+    if (!this.isDown) this.down(cause);
+    this.reconnect = setTimeout(() => this.open(), backoffMs(this.losses));
+  }
+
+  /** Begins an outage: what waits for its end fails when it lasts too long. */
+  private down(cause: Error): void {
+    const { address, retryMs, onConnection } = this.options;
+    this.isDown = true;
+    onConnection("lost");
+    this.outage = setTimeout(() => {
+      this.isDown = false;
       this.failAll(
-        new UnavailableError("STORE_UNAVAILABLE", `Cannot reach ${address} for ${Math.round(retryMs)} ms: ${closing.message}`, { cause }),
+        new UnavailableError("STORE_UNAVAILABLE", `Cannot reach ${address} for ${Math.round(retryMs)} ms: ${cause.message}`, { cause }),
       );
-    }
-    if (this.pending.size > 0) this.reconnect = setTimeout(() => this.open(), backoffMs(this.losses));
+    }, retryMs);
   }
 
   private failAll(error: Error): void {
