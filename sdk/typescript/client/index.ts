@@ -14,5 +14,5 @@ export {
 export { type Outcome, type StatusName, statusName } from "./outcome.ts";
 export { payloadBytesMax } from "./payload.ts";
 export { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
-export type { Answer, Ask, AskKind } from "./session.ts";
+export type { Answer, Ask, AskKind, ConnectionState } from "./session.ts";
 export type { InputOf, OutputOf, Workflow, WorkflowRef } from "./workflow.ts";
