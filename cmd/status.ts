@@ -1,17 +1,9 @@
 /** Words for the numbers of a run's status. */
-import { RunStatus } from "#proto";
+import { RunStatus, runStatusNames } from "#proto";
 import { UsageError } from "./failure.ts";
 import type { Paint, Style } from "./terminal.ts";
 
-const words: Record<number, string> = {
-  [RunStatus.running]: "running",
-  [RunStatus.completed]: "completed",
-  [RunStatus.failed]: "failed",
-  [RunStatus.cancelled]: "cancelled",
-  [RunStatus.terminated]: "terminated",
-  [RunStatus.timedOut]: "timed_out",
-  [RunStatus.blocked]: "blocked",
-};
+const words: Readonly<Record<number, string>> = runStatusNames;
 
 const styles: Record<number, Style> = {
   [RunStatus.running]: "cyan",

@@ -4,7 +4,7 @@
  * A shell runs effects in the order given; one whose barrier is not reached waits, and those of
  * one barrier keep their order.
  */
-import type { ActivityOptions, Failure, Outcome, Payload } from "#proto";
+import type { ActivityOptions, Outcome, Payload } from "#proto";
 import type { Rejection } from "./errors.ts";
 import type { Index, Partition, RequestId, RunId, Seq, SessionId } from "./ids.ts";
 
@@ -94,5 +94,3 @@ export type Effect =
   | { readonly kind: "reply"; readonly request: RequestId; readonly reply: Reply; readonly after: Barrier }
   /** Step with a `tick` at this time (milliseconds since 1970), or as soon after as can be. */
   | { readonly kind: "arm-timer"; readonly atMs: number; readonly after: Barrier };
-
-export type { Failure, Outcome, Payload };

@@ -14,7 +14,6 @@ export interface Session<Held> {
   readonly runsWorkflows: boolean;
   readonly activities: ReadonlySet<string>;
   readonly activitySlots: number;
-  readonly runSlots: number;
   draining: boolean;
   /** Runs that the worker holds, by handle. */
   readonly runs: Map<number, Held>;
@@ -36,7 +35,6 @@ export class WorkerPool<Held> {
       runsWorkflows: hello.modes.includes("v8"),
       activities: new Set(hello.activities),
       activitySlots: hello.activitySlots,
-      runSlots: hello.runSlots,
       draining: false,
       runs: new Map(),
       tasks: new Set(),
@@ -91,6 +89,6 @@ export class WorkerPool<Held> {
   }
 }
 
-export function serves(session: Session<unknown>, namespace: string): boolean {
+function serves(session: Session<unknown>, namespace: string): boolean {
   return session.namespace === "" || session.namespace === namespace;
 }

@@ -3,7 +3,8 @@ import { limits, type Rejection } from "#core/base";
 import { defaultRetry, mayRetry, retryDelayMs } from "#core/policy";
 import { type ActivityOptions, type ActivityRetried, type ActivityScheduled, EventKind, type Failure, type Payload } from "#proto";
 import type { RunEvent } from "./event.ts";
-import { kept, type Operation, type Run } from "./state.ts";
+import { failureOf } from "./failure.ts";
+import { kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface ScheduleRequest {
   readonly op: number;
@@ -18,21 +19,8 @@ export function decideSchedule(request: ScheduleRequest): RunEvent {
 }
 
 export function applyScheduled(run: Run, body: ActivityScheduled, at: { seq: number; timeMs: number }): void {
-  run.nextOp = body.op + 1;
-  run.pending.set(body.op, {
-    op: body.op,
-    kind: EventKind.activityScheduled,
-    name: body.name,
-    input: kept(body.input),
-    options: body.options,
-    scheduledMs: at.timeMs,
-    scheduledSeq: at.seq,
-    attempt: 1,
-    delivery: 1,
-    dueMs: 0,
-    heartbeat: undefined,
-    lastFailure: "",
-  });
+  const { op, name, options } = body;
+  openOperation(run, at, { op, kind: EventKind.activityScheduled, name, input: kept(body.input), options, attempt: 1, delivery: 1 });
 }
 
 /** One delivery of one attempt, as a worker names it. */
@@ -93,15 +81,9 @@ export function timeoutFailure(o: Operation, timeout: Timeout): Failure {
       : timeout === "start-to-close"
         ? o.options?.startToCloseMs
         : o.options?.scheduleToCloseMs;
-  return {
-    type: "TimeoutError",
-    message: `Activity ${o.name} passed its ${timeout} limit of ${bound ?? 0} ms in attempt ${o.attempt}`,
-    stack: "",
-    details: undefined,
-    // Nothing can follow once the whole time is over.
-    nonRetryable: timeout === "schedule-to-close",
-    cause: undefined,
-  };
+  const message = `Activity ${o.name} passed its ${timeout} limit of ${bound ?? 0} ms in attempt ${o.attempt}`;
+  // Nothing can follow once the whole time is over.
+  return failureOf("TimeoutError", message, { nonRetryable: timeout === "schedule-to-close" });
 }
 
 export function applyRetried(run: Run, body: ActivityRetried): void {

@@ -2,6 +2,7 @@
 import type { Rejection } from "#core/base";
 import { EventKind, type Outcome, type RunStatus, RunStatus as Status } from "#proto";
 import type { RunEvent } from "./event.ts";
+import { failureOf } from "./failure.ts";
 import { isClosed, kept, type Run } from "./state.ts";
 
 /** Why a command that needs a live run is refused, or undefined. */
@@ -64,6 +65,5 @@ function endFailure(run: Run) {
     [Status.timedOut]: ["DeadlineError", `Run ${run.run} passed its execution deadline`],
   };
   const found = text[run.status];
-  if (found === undefined) return undefined;
-  return { type: found[0], message: found[1], stack: "", details: undefined, nonRetryable: true, cause: undefined };
+  return found && failureOf(...found, { nonRetryable: true });
 }

@@ -4,6 +4,7 @@ export { applyEvent, type EventPlace } from "./apply.ts";
 export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideCancel, decideResume, decideTerminate, isTerminal, outcomeOf, refuseUnlessLive } from "./close.ts";
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
+export { failureOf } from "./failure.ts";
 export { instancePrefix } from "./instance.ts";
 export { decideSignal } from "./signal.ts";
 export { decideStart, type StartRequest } from "./start.ts";

@@ -2,7 +2,7 @@
 import { limits, type Rejection } from "#core/base";
 import { EventKind, type Payload, type SignalAwaited, type SignalReceived } from "#proto";
 import type { RunEvent } from "./event.ts";
-import { isClosed, type Run } from "./state.ts";
+import { isClosed, openOperation, type Run } from "./state.ts";
 
 export function decideSignal(run: Run, name: string, payload: Payload | undefined, id: string): RunEvent | "duplicate" | Rejection {
   if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot signal ${run.run}: there is no such run` };
@@ -33,18 +33,5 @@ export function applySignalAwaited(run: Run, body: SignalAwaited, at: { seq: num
     else run.unclaimed.set(body.name, waiting - 1);
     return;
   }
-  run.pending.set(body.op, {
-    op: body.op,
-    kind: EventKind.signalAwaited,
-    name: body.name,
-    input: undefined,
-    options: undefined,
-    scheduledMs: at.timeMs,
-    scheduledSeq: at.seq,
-    attempt: 0,
-    delivery: 0,
-    dueMs: 0,
-    heartbeat: undefined,
-    lastFailure: "",
-  });
+  openOperation(run, at, { op: body.op, kind: EventKind.signalAwaited, name: body.name });
 }

@@ -88,6 +88,28 @@ export function emptyRun(run: RunId): Run {
   };
 }
 
+/** Records that the workflow issued an operation which is now open. What is left out is empty. */
+export function openOperation(
+  run: Run,
+  at: { readonly seq: number; readonly timeMs: number },
+  operation: Pick<Operation, "op" | "kind"> & Partial<Operation>,
+): void {
+  run.nextOp = operation.op + 1;
+  run.pending.set(operation.op, {
+    name: "",
+    input: undefined,
+    options: undefined,
+    attempt: 0,
+    delivery: 0,
+    dueMs: 0,
+    heartbeat: undefined,
+    lastFailure: "",
+    ...operation,
+    scheduledMs: at.timeMs,
+    scheduledSeq: at.seq,
+  });
+}
+
 export const isLive = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked;
 export const isClosed = (run: Run) => run.status !== RunStatus.unspecified && !isLive(run);
 

@@ -2,7 +2,7 @@
 import { limits } from "#core/base";
 import { EventKind, type TimerStarted } from "#proto";
 import type { RunEvent } from "./event.ts";
-import type { Run } from "./state.ts";
+import { openOperation, type Run } from "./state.ts";
 
 /** A timer of `durationMs` from `timeMs` on. */
 export function decideTimer(op: number, durationMs: number, timeMs: number): RunEvent {
@@ -11,19 +11,5 @@ export function decideTimer(op: number, durationMs: number, timeMs: number): Run
 }
 
 export function applyTimerStarted(run: Run, body: TimerStarted, at: { seq: number; timeMs: number }): void {
-  run.nextOp = body.op + 1;
-  run.pending.set(body.op, {
-    op: body.op,
-    kind: EventKind.timerStarted,
-    name: "",
-    input: undefined,
-    options: undefined,
-    scheduledMs: at.timeMs,
-    scheduledSeq: at.seq,
-    attempt: 0,
-    delivery: 0,
-    dueMs: Math.max(body.dueMs, 1),
-    heartbeat: undefined,
-    lastFailure: "",
-  });
+  openOperation(run, at, { op: body.op, kind: EventKind.timerStarted, dueMs: Math.max(body.dueMs, 1) });
 }

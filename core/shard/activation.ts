@@ -1,9 +1,9 @@
 /** What a run did in an activation: its commands become events, its faults block it. */
 import { limits, type SessionId } from "#core/base";
-import { decideSchedule, decideTimer, type RunEvent } from "#core/run";
-import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type Failure, type IdentityInit, RunStatus } from "#proto";
+import { decideSchedule, decideTimer, failureOf, type RunEvent } from "#core/run";
+import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type IdentityInit, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
-import { begin, pump, replay } from "./delivery.ts";
+import { begin, pump, replay, unseat } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
 import { pumpQueries, refuseQueries } from "./queries.ts";
@@ -75,14 +75,11 @@ export function onReplayFailed(ctx: ShardContext, sessionId: SessionId, handle: 
 
 /** The worker dropped the run from its cache. */
 export function onEvicted(ctx: ShardContext, sessionId: SessionId, handle: number): void {
-  const session = ctx.pool.sessions.get(sessionId);
-  const live = session?.runs.get(handle);
-  if (session === undefined || live === undefined) return;
-  session.runs.delete(handle);
-  live.session = undefined;
-  if (!live.inFlight) return;
-  live.inFlight = false;
-  live.building = false;
+  const live = ctx.pool.sessions.get(sessionId)?.runs.get(handle);
+  if (live === undefined) return;
+  const wasInFlight = live.inFlight;
+  unseat(ctx, live);
+  if (!wasInFlight) return;
   begin(ctx, live);
   pumpQueries(ctx, live);
 }
@@ -94,9 +91,8 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
   for (const command of commands) {
     if (live.run.status !== RunStatus.running) return undefined;
     if (live.run.pending.size >= limits.pendingOpsMax && command.kind <= CommandKind.awaitSignal) {
-      const failure = limitFailure(
-        `Run ${live.id} has ${live.run.pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`,
-      );
+      const message = `Run ${live.id} has ${live.run.pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
+      const failure = failureOf("LimitError", message, { nonRetryable: true });
       closeRun(ctx, live, { kind: EventKind.runFailed, body: { failure } }, identity);
       return undefined;
     }
@@ -161,8 +157,4 @@ function ending(c: Command, note: string): RunEvent {
   if (c.kind === CommandKind.complete) return { kind: EventKind.runCompleted, body: { result: c.payload } };
   if (c.kind === CommandKind.cancelled) return { kind: EventKind.runCancelled, body: { reason: c.failure?.message ?? note } };
   return { kind: EventKind.runFailed, body: { failure: c.failure } };
-}
-
-function limitFailure(message: string): Failure {
-  return { type: "LimitError", message, stack: "", details: undefined, nonRetryable: true, cause: undefined };
 }

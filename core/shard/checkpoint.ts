@@ -22,6 +22,7 @@ import {
 } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
+import { leaveWorker } from "./outcome.ts";
 import { remindAll } from "./reminders.ts";
 import { orphanOperation } from "./tasks.ts";
 import { arm, extendHorizon } from "./timers.ts";
@@ -104,10 +105,7 @@ export function evictIdle(ctx: ShardContext): void {
     if (!mayLeave(ctx, live)) continue;
     if (spare <= 0 && isLive(live.run)) continue;
     spare--;
-    if (live.session !== undefined) {
-      live.session.runs.delete(live.handle);
-      ctx.emit({ kind: "drop", session: live.session.id, handle: live.handle, after: { until: "now" } });
-    }
+    leaveWorker(ctx, live);
     ctx.runs.delete(live.partition);
   }
 }

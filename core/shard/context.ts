@@ -27,7 +27,17 @@ import {
 import { ReadyQueue, WorkerPool } from "#core/dispatch";
 import { appendEvent, PartitionChain } from "#core/merkle";
 import { applyEvent, emptyRun, encodeBody, isForGuest, loadRun, type RunEvent, stateFormat } from "#core/run";
-import { decodeRunState, encodePayload, fromBytes, type IdentityInit, type Payload, toBytes, Writer } from "#proto";
+import {
+  decodeRunState,
+  encodeLeaseGranted,
+  encodePayload,
+  encodeRunDelivered,
+  fromBytes,
+  type IdentityInit,
+  type Payload,
+  toBytes,
+  Writer,
+} from "#proto";
 import { LiveRun, type WaitingQuery } from "./live-run.ts";
 import type { ShardTimer } from "./shard-timer.ts";
 
@@ -163,13 +173,7 @@ export class ShardContext {
   appendLease(live: LiveRun, op: number, attempt: number, delivery: number): void {
     const w = this.openRecord();
     const mark = w.begin(26);
-    w.text(10, live.partition);
-    w.varint(16);
-    w.varint(op);
-    w.varint(24);
-    w.varint(attempt);
-    w.varint(32);
-    w.varint(delivery);
+    encodeLeaseGranted(w, { partition: live.partition, op, attempt, delivery });
     w.close(mark);
     this.changed(live);
   }
@@ -178,9 +182,7 @@ export class ShardContext {
   appendDelivered(live: LiveRun, seq: number): void {
     const w = this.openRecord();
     const mark = w.begin(42);
-    w.text(10, live.partition);
-    w.varint(16);
-    w.varint(seq);
+    encodeRunDelivered(w, { partition: live.partition, seq });
     w.close(mark);
     live.run.deliveredSeq = seq;
     this.changed(live);

@@ -75,6 +75,16 @@ function seat(ctx: ShardContext, live: LiveRun, session: NonNullable<LiveRun["se
   session.runs.set(live.handle, live);
 }
 
+/** The run has no worker any more: whatever was under way there counts for nothing. */
+export function unseat(ctx: ShardContext, live: LiveRun): void {
+  ctx.unassigned.delete(live);
+  live.session?.runs.delete(live.handle);
+  live.session = undefined;
+  live.inFlight = false;
+  live.building = false;
+  live.undelivered = [];
+}
+
 /** Rebuilds the run on its session from the log. */
 export function replay(ctx: ShardContext, live: LiveRun, readOnly: boolean): void {
   const session = live.session;

@@ -1,20 +1,11 @@
 /** Everything that can happen to a shard. Each input carries the physical clock's milliseconds. */
-import type { Index, RequestId, RunId, SessionId } from "#core/base";
+import type { RequestId, RunId, SessionId } from "#core/base";
+import type { StartRequest } from "#core/run";
 import type { Activated, Heartbeat, Hello, Identity, Payload, QueryAnswer, TaskDone } from "#proto";
 
 /** What a client may ask, validated and with oversized payloads already in the blob store. */
 export type Command =
-  | {
-      readonly kind: "start";
-      readonly run: RunId;
-      readonly type: string;
-      readonly bundle: Uint8Array;
-      readonly input: Payload | undefined;
-      readonly contention: "attach" | "reject";
-      readonly idempotencyKey: string;
-      readonly deadlineMs: number;
-      readonly awaitResult: boolean;
-    }
+  | (StartRequest & { readonly kind: "start"; readonly run: RunId; readonly awaitResult: boolean })
   | { readonly kind: "signal"; readonly run: RunId; readonly name: string; readonly payload: Payload | undefined; readonly id: string }
   | { readonly kind: "query"; readonly run: RunId; readonly name: string; readonly input: Payload | undefined }
   | { readonly kind: "await-result"; readonly run: RunId }
@@ -38,5 +29,3 @@ export type Input = { readonly nowMs: number } & (
   | { readonly kind: "replay-failed"; readonly session: SessionId; readonly handle: number; readonly activation: number }
   | { readonly kind: "tick" }
 );
-
-export type { Index };

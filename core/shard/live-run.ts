@@ -22,7 +22,6 @@ export interface LiveTask {
   workerId: string;
   /** Until then a lost worker may come back and keep it; 0 = it has a worker or is queued. */
   orphanUntilMs: number;
-  startedMs: number;
   heartbeatMs: number;
   progress: Payload | undefined;
 }

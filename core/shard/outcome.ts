@@ -3,6 +3,7 @@ import type { Rejection } from "#core/base";
 import { outcomeOf, type RunEvent } from "#core/run";
 import type { IdentityInit } from "#proto";
 import type { ShardContext } from "./context.ts";
+import { unseat } from "./delivery.ts";
 import type { LiveRun, Waiter } from "./live-run.ts";
 import { freeTask } from "./tasks.ts";
 
@@ -40,13 +41,7 @@ export function rejectWaiters(ctx: ShardContext, live: LiveRun, rejection: Rejec
 
 /** The worker forgets the run. */
 export function leaveWorker(ctx: ShardContext, live: LiveRun): void {
-  ctx.unassigned.delete(live);
-  const { session } = live;
-  if (session === undefined) return;
-  session.runs.delete(live.handle);
-  live.session = undefined;
-  live.inFlight = false;
-  live.building = false;
-  live.undelivered = [];
-  ctx.emit({ kind: "drop", session: session.id, handle: live.handle, after: { until: "now" } });
+  const { session, handle } = live;
+  unseat(ctx, live);
+  if (session !== undefined) ctx.emit({ kind: "drop", session: session.id, handle, after: { until: "now" } });
 }

@@ -3,7 +3,7 @@ import type { SessionId } from "#core/base";
 import { isClosed } from "#core/run";
 import { type QueryAnswer, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
-import { rebuildForQuery } from "./delivery.ts";
+import { rebuildForQuery, unseat } from "./delivery.ts";
 import type { LiveRun, WaitingQuery } from "./live-run.ts";
 import { leaveWorker } from "./outcome.ts";
 
@@ -35,7 +35,7 @@ export function pumpQueries(ctx: ShardContext, live: LiveRun): void {
   }
 }
 
-export function onQueryAnswered(ctx: ShardContext, _session: SessionId, message: QueryAnswer): void {
+export function onQueryAnswered(ctx: ShardContext, message: QueryAnswer): void {
   const asked = ctx.queries.get(message.query);
   if (asked === undefined) return;
   ctx.queries.delete(message.query);
@@ -58,10 +58,7 @@ function askAgain(ctx: ShardContext, live: LiveRun, query: WaitingQuery): void {
     live.queries = live.queries.filter((q) => q !== query);
     return refuse(ctx, live, query, "STORE_UNAVAILABLE", `Cannot query ${live.id}: its worker lost it ${triesMax} times`);
   }
-  if (!live.inFlight && live.session !== undefined) {
-    live.session.runs.delete(live.handle);
-    live.session = undefined;
-  }
+  if (!live.inFlight && live.session !== undefined) unseat(ctx, live);
   pumpQueries(ctx, live);
 }
 

@@ -151,7 +151,7 @@ function dispatch(ctx: ShardContext, input: Input): void {
     case "heartbeat":
       return onHeartbeat(ctx, input.session, input.message);
     case "query-answered":
-      return onQueryAnswered(ctx, input.session, input.message);
+      return onQueryAnswered(ctx, input.message);
     case "evicted":
       return onEvicted(ctx, input.session, input.handle);
     case "replay-failed":

@@ -1,29 +1,30 @@
 /** Activities on their way to workers and back: offered, leased, fenced, tried again. */
 import { limits, type SessionId } from "#core/base";
 import type { Session } from "#core/dispatch";
-import { claimed, decideCompleted, decideFailed, type Operation } from "#core/run";
+import { claimed, decideCompleted, decideFailed, failureOf, type Operation } from "#core/run";
 import { EventKind, type Failure, type Heartbeat, type IdentityInit, type TaskDone, type TaskToken } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun, LiveTask } from "./live-run.ts";
 import { remind } from "./reminders.ts";
 import { partitionOfToken } from "./token.ts";
 
+/** Names one delivery among the tasks of a session. */
+const taskKey = (run: string, token: Omit<TaskToken, "run" | "epoch">) =>
+  `${run}#${token.generation}.${token.op}.${token.attempt}.${token.delivery}`;
+
+/** The operation's current delivery, with nobody yet; it takes the place of the one before. */
+function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): LiveTask {
+  const { op, attempt, delivery } = o;
+  const key = taskKey(live.id, { generation: live.run.generation, op, attempt, delivery });
+  const task: LiveTask = { op, attempt, delivery, key, session: undefined, workerId: "", orphanUntilMs: 0, heartbeatMs: 0, progress };
+  live.tasks.set(op, task);
+  return task;
+}
+
 /** Offers the operation's current attempt: to a worker with a free slot, or to the queue. */
 export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const before = live.tasks.get(o.op);
-  const task: LiveTask = {
-    op: o.op,
-    attempt: o.attempt,
-    delivery: o.delivery,
-    key: `${live.partition}#${live.run.generation}.${o.op}.${o.attempt}.${o.delivery}`,
-    session: undefined,
-    workerId: "",
-    orphanUntilMs: 0,
-    startedMs: 0,
-    heartbeatMs: 0,
-    progress: before?.attempt === o.attempt ? before.progress : undefined,
-  };
-  live.tasks.set(o.op, task);
+  const task = newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
   const session = ctx.pool.forActivity(live.namespace, o.name);
   if (session !== undefined) lease(ctx, live, o, task, session);
   else ctx.ready.push(live.namespace, o.name, { holder: live, op: o.op, attempt: o.attempt, delivery: o.delivery });
@@ -49,7 +50,6 @@ function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, se
   task.session = session;
   task.workerId = session.workerId;
   task.orphanUntilMs = 0;
-  task.startedMs = ctx.nowMs;
   task.heartbeatMs = ctx.nowMs;
   session.tasks.add(task.key);
   const { startToCloseMs = 0, heartbeatMs = 0 } = o.options ?? {};
@@ -130,19 +130,7 @@ export function orphan(ctx: ShardContext, live: LiveRun, task: LiveTask): void {
 
 /** A task that was under way when the node stopped: which worker has it is not known. */
 export function orphanOperation(ctx: ShardContext, live: LiveRun, o: Operation): void {
-  const task: LiveTask = {
-    op: o.op,
-    attempt: o.attempt,
-    delivery: o.delivery,
-    key: `${live.partition}#${live.run.generation}.${o.op}.${o.attempt}.${o.delivery}`,
-    session: undefined,
-    workerId: "",
-    orphanUntilMs: 0,
-    startedMs: 0,
-    heartbeatMs: 0,
-    progress: undefined,
-  };
-  live.tasks.set(o.op, task);
+  const task = newTask(live, o, undefined);
   orphan(ctx, live, task);
 }
 
@@ -169,7 +157,7 @@ export function onTaskDone(ctx: ShardContext, sessionId: SessionId, message: Tas
   const { token } = message;
   if (token === undefined) return;
   const session = ctx.pool.sessions.get(sessionId);
-  session?.tasks.delete(`run/${token.run}#${token.generation}.${token.op}.${token.attempt}.${token.delivery}`);
+  session?.tasks.delete(taskKey(token.run, token));
   const found = findClaim(ctx, token);
   if (found !== undefined) commitResult(ctx, found.live, found.o, message, session);
   if (session !== undefined) feed(ctx, session);
@@ -197,14 +185,15 @@ interface Failing {
   readonly progress: LiveTask["progress"];
 }
 
-function failAttempt(ctx: ShardContext, live: LiveRun, o: Operation, failing: Failing): void {
+/** The attempt failed: its policy says what follows. */
+export function failAttempt(ctx: ShardContext, live: LiveRun, o: Operation, failing: Failing): void {
   const event = decideFailed(live.run, o, { ...failing, timeMs: ctx.nowMs });
   ctx.append(live, event, failing.identity);
   if (event.kind === EventKind.activityRetried) awaitRetry(ctx, live, o, event.body.nextMs);
 }
 
 /** The next attempt is offered when it is due, the first time without a lease of its own. */
-export function awaitRetry(ctx: ShardContext, live: LiveRun, o: Operation, nextMs: number): void {
+function awaitRetry(ctx: ShardContext, live: LiveRun, o: Operation, nextMs: number): void {
   live.retries.add(o.op);
   remind(ctx, live, "retry", nextMs, { ...o, delivery: 1 });
 }
@@ -213,7 +202,7 @@ function loseAttempt(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const task = live.tasks.get(o.op);
   live.tasks.delete(o.op);
   const message = `Activity ${o.name} was lost with its worker ${o.delivery} times in attempt ${o.attempt}: the worker died, or its stream broke for too long`;
-  const failure: Failure = { type: "WorkerLostError", message, stack: "", details: undefined, nonRetryable: false, cause: undefined };
+  const failure = failureOf("WorkerLostError", message, { nonRetryable: false });
   failAttempt(ctx, live, o, { failure, worker: task?.workerId ?? "", identity: ctx.core(o.scheduledSeq), progress: task?.progress });
 }
 

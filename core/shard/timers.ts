@@ -6,7 +6,7 @@
  * horizon is in the heap; the rest is found in memory or in the checkpoint when its time nears.
  */
 import { limits } from "#core/base";
-import { decideFailed, isLive, type Operation, timeoutFailure } from "#core/run";
+import { isLive, type Operation, timeoutFailure } from "#core/run";
 import { EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
@@ -14,7 +14,7 @@ import type { LiveRun } from "./live-run.ts";
 import { closeRun } from "./outcome.ts";
 import { remind, remindAll } from "./reminders.ts";
 import type { ShardTimer } from "./shard-timer.ts";
-import { awaitRetry, freeTask, offer, reoffer } from "./tasks.ts";
+import { failAttempt, freeTask, offer, reoffer } from "./tasks.ts";
 
 /** Entries handled in one step; the rest follows in the next. Records stay small, and what fires leaves early. */
 const firedMax = 256;
@@ -99,8 +99,6 @@ function onTimeout(ctx: ShardContext, live: LiveRun, o: Operation, t: ShardTimer
   const timeout = t.what as "start-to-close" | "schedule-to-close" | "heartbeat";
   const failure = timeoutFailure(o, timeout);
   const worker = task?.workerId ?? "";
-  const event = decideFailed(live.run, o, { failure, worker, progress: task?.progress, timeMs: ctx.nowMs });
-  ctx.append(live, event, ctx.core(o.scheduledSeq));
+  failAttempt(ctx, live, o, { failure, worker, identity: ctx.core(o.scheduledSeq), progress: task?.progress });
   if (task !== undefined) freeTask(ctx, live, task, failure.message);
-  if (event.kind === EventKind.activityRetried) awaitRetry(ctx, live, o, event.body.nextMs);
 }

@@ -2,7 +2,7 @@
 import type { SessionId } from "#core/base";
 import type { Hello } from "#proto";
 import type { ShardContext } from "./context.ts";
-import { pump } from "./delivery.ts";
+import { pump, unseat } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { pumpQueries, requeueQueries } from "./queries.ts";
 import { feed, keepHeld, orphan, reoffer } from "./tasks.ts";
@@ -34,7 +34,6 @@ export function onGone(ctx: ShardContext, id: SessionId): void {
   if (session === undefined) return;
   ctx.pool.leave(session);
   const runs = [...session.runs.values()];
-  session.runs.clear();
   for (const live of runs) unseat(ctx, live);
   for (const live of ctx.runs.values()) {
     for (const task of live.tasks.values()) if (task.session === session) orphan(ctx, live, task);
@@ -44,12 +43,4 @@ export function onGone(ctx: ShardContext, id: SessionId): void {
     pumpQueries(ctx, live);
     pump(ctx, live);
   }
-}
-
-function unseat(ctx: ShardContext, live: LiveRun): void {
-  live.session = undefined;
-  live.inFlight = false;
-  live.building = false;
-  live.undelivered = [];
-  ctx.unassigned.delete(live);
 }

@@ -3,7 +3,7 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, unlinkSync, writeF
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CommandKind } from "#proto";
-import { decode, type SuiteBench, SuiteRun } from "../host/guest-host.suite.ts";
+import { decode, type SuiteBench, SuiteRun } from "../host/suite-run-fixture.ts";
 import { openHost, projectFolder, TestBundles } from "../host/v8/v8-fixture.ts";
 import { ArtefactError, decodeArtefact, encodeArtefact } from "./artefact.ts";
 import { BundleError } from "./bundle-error.ts";

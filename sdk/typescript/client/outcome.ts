@@ -1,19 +1,11 @@
 /** How runs end, as programs read it. */
-import { type Failure, RunStatus, type Outcome as WireOutcome } from "#proto";
+import { type Failure, runStatusNames, type Outcome as WireOutcome } from "#proto";
 import { HopError, WorkflowFailedError } from "./errors.ts";
 import { fromPayload } from "./payload.ts";
 
 export type StatusName = "running" | "completed" | "failed" | "cancelled" | "terminated" | "timed_out" | "blocked" | "unknown";
 
-const names: Readonly<Record<number, StatusName>> = {
-  [RunStatus.running]: "running",
-  [RunStatus.completed]: "completed",
-  [RunStatus.failed]: "failed",
-  [RunStatus.cancelled]: "cancelled",
-  [RunStatus.terminated]: "terminated",
-  [RunStatus.timedOut]: "timed_out",
-  [RunStatus.blocked]: "blocked",
-};
+const names: Readonly<Record<number, StatusName>> = runStatusNames;
 
 export const statusName = (status: number): StatusName => names[status] ?? "unknown";
 

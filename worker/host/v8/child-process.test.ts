@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "../../../tests/until.ts";
-import { brief, type SuiteBench, SuiteRun } from "../guest-host.suite.ts";
+import { brief, type SuiteBench, SuiteRun } from "../suite-run-fixture.ts";
 import { developmentAssets } from "./assets.ts";
 import { buildOnce, openHost, TestBundles } from "./v8-fixture.ts";
 import type { V8Host, V8HostOptions } from "./v8-host.ts";

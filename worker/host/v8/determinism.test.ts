@@ -1,7 +1,7 @@
 /** Everything that could differ between two executions: bound to the run, or absent with a reason. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { CommandKind } from "#proto";
-import { decode, type SuiteBench, SuiteRun } from "../guest-host.suite.ts";
+import { decode, type SuiteBench, SuiteRun } from "../suite-run-fixture.ts";
 import { openHost, TestBundles } from "./v8-fixture.ts";
 
 const bundles = new TestBundles();

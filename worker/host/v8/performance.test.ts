@@ -7,7 +7,7 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { encode } from "../guest-host.suite.ts";
+import { encode } from "../suite-run-fixture.ts";
 import { openHost, TestBundles } from "./v8-fixture.ts";
 
 const bundles = new TestBundles();

@@ -1,7 +1,7 @@
 /** One realm, many runs: none can change what another one sees, and the language works in it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { CommandKind } from "#proto";
-import { brief, decode, encode, type SuiteBench, SuiteRun } from "../guest-host.suite.ts";
+import { brief, decode, encode, type SuiteBench, SuiteRun } from "../suite-run-fixture.ts";
 import { features } from "./features-fixture.ts";
 import { openHost, TestBundles } from "./v8-fixture.ts";
 
