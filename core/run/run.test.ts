@@ -141,6 +141,12 @@ test("a made-up name belongs to one start for ever", () => {
   expect(decideStart(run, request, hash)).toEqual({ attach: 1 });
 });
 
+test("a name that a person gave is not taken for a made-up one, whatever it holds", () => {
+  const run = emptyRun(`default:shop:${instancePrefix}1` as RunId);
+  fold(run, 0, [started(), { kind: Kind.runCompleted, body: { result: undefined } }]);
+  expect(decideStart(run, request, hash)).toMatchObject({ kind: Kind.runStarted, body: { generation: 2 } });
+});
+
 test("a new generation begins clean, but remembers signal ids", () => {
   const run = runOf(
     started({ deadlineMs: 5 }),

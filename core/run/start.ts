@@ -1,5 +1,5 @@
 /** Start of a run: a new name, the next generation of one, or attaching to what is there. */
-import { bytesEqual, limits, type Rejection, seedOf } from "#core/base";
+import { bytesEqual, instanceOf, limits, type Rejection, seedOf } from "#core/base";
 import { EventKind, type Payload, type RunStarted, RunStatus } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { instancePrefix } from "./instance.ts";
@@ -50,7 +50,7 @@ function attachOrRefuse(run: Run, request: StartRequest, inputHash: Uint8Array):
     };
   }
   // A made-up name belongs to one start: meeting it again is that start, sent again.
-  if (run.run.includes(`:${instancePrefix}`)) return { attach: run.generation };
+  if (instanceOf(run.run).startsWith(instancePrefix)) return { attach: run.generation };
   if (!isLive(run)) return undefined;
   if (request.contention === "attach") return { attach: run.generation };
   return { reject: "INSTANCE_LIVE", message: `Cannot start ${run.run}: generation ${run.generation} of it is live` };
