@@ -12,6 +12,7 @@ import * as codec from "./gen/codec.ts";
 import { Health } from "./gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "./gen/grpc/reflection/v1/reflection_pb.js";
 import { WorkflowClient } from "./gen/hopskip/v1/client_pb.js";
+import { ClusterAdmin } from "./gen/hopskip/v1/cluster_pb.js";
 import { Dispatch } from "./gen/hopskip/v1/dispatch_pb.js";
 
 export {
@@ -103,6 +104,40 @@ export const clientMethods = {
     c.decodeListDeploymentsReply,
   ),
   getBlob: method(m.getBlob, c.encodeBlobRequest, c.decodeBlobRequest, c.encodeBlobChunk, c.decodeBlobChunk),
+  listNodes: method(m.listNodes, c.encodeListNodesRequest, c.decodeListNodesRequest, c.encodeNodes, c.decodeNodes),
+} as const;
+
+const a = ClusterAdmin.method;
+const progress = [c.encodeProgress, c.decodeProgress] as const;
+
+export const clusterMethods = {
+  init: method(a.init, c.encodeClusterInitRequest, c.decodeClusterInitRequest, c.encodeClusterInitReply, c.decodeClusterInitReply),
+  join: method(a.join, c.encodeClusterJoinRequest, c.decodeClusterJoinRequest, ...progress),
+  leave: method(a.leave, c.encodeClusterLeaveRequest, c.decodeClusterLeaveRequest, ...progress),
+  status: method(a.status, c.encodeClusterStatusRequest, c.decodeClusterStatusRequest, c.encodeClusterStatus, c.decodeClusterStatus),
+  listMembers: method(
+    a.listMembers,
+    c.encodeListMembersRequest,
+    c.decodeListMembersRequest,
+    c.encodeListMembersReply,
+    c.decodeListMembersReply,
+  ),
+  listShards: method(a.listShards, c.encodeListShardsRequest, c.decodeListShardsRequest, c.encodeListShardsReply, c.decodeListShardsReply),
+  showShard: method(a.showShard, c.encodeShowShardRequest, c.decodeShowShardRequest, c.encodeShardInfo, c.decodeShardInfo),
+  splitShard: method(a.splitShard, c.encodeSplitShardRequest, c.decodeSplitShardRequest, ...progress),
+  mergeShard: method(a.mergeShard, c.encodeMergeShardRequest, c.decodeMergeShardRequest, ...progress),
+  moveShard: method(a.moveShard, c.encodeMoveShardRequest, c.decodeMoveShardRequest, ...progress),
+  transferShard: method(a.transferShard, c.encodeTransferShardRequest, c.decodeTransferShardRequest, ...progress),
+  verifyShard: method(a.verifyShard, c.encodeVerifyShardRequest, c.decodeVerifyShardRequest, c.encodeVerifyReply, c.decodeVerifyReply),
+  setEntry: method(a.setEntry, c.encodeSetEntryRequest, c.decodeSetEntryRequest, c.encodeSetEntryReply, c.decodeSetEntryReply),
+  getEntry: method(a.getEntry, c.encodeGetEntryRequest, c.decodeGetEntryRequest, c.encodeClusterEntry, c.decodeClusterEntry),
+  listEntries: method(
+    a.listEntries,
+    c.encodeListEntriesRequest,
+    c.decodeListEntriesRequest,
+    c.encodeListEntriesReply,
+    c.decodeListEntriesReply,
+  ),
 } as const;
 
 /** Paths of the long-lived streams, whose frames are encoded and read by hand. */
@@ -115,7 +150,7 @@ export const reflectionPaths = {
 } as const;
 
 /** Every service a node serves, in the order that reflection lists them. */
-export const services: readonly DescService[] = [WorkflowClient, Dispatch, Health, ServerReflection];
+export const services: readonly DescService[] = [WorkflowClient, Dispatch, ClusterAdmin, Health, ServerReflection];
 
 /** One file of the schema with its encoded `FileDescriptorProto`. */
 export interface SchemaFile {

@@ -4,9 +4,9 @@
  * A shell runs effects in the order given; one whose barrier is not reached waits, and those of
  * one barrier keep their order.
  */
-import type { ActivityOptions, Outcome, Payload } from "#proto";
+import type { ActivityOptions, Envelope, EnvelopeReply, Outcome, Payload } from "#proto";
 import type { Rejection } from "./errors.ts";
-import type { Index, Partition, RequestId, RunId, Seq, SessionId } from "./ids.ts";
+import type { Index, Partition, RequestId, RunId, Seq, SessionId, ShardId } from "./ids.ts";
 
 /**
  * `now`: at once, even on uncommitted events (workflow code is pure, so running it early shows
@@ -23,6 +23,8 @@ export interface Token {
   readonly op: number;
   readonly attempt: number;
   readonly delivery: number;
+  /** Of the leadership lease under which it was offered. */
+  readonly epoch: number;
 }
 
 /** Deliver events to a run that the session holds, or begin a run there (`start`). */
@@ -50,6 +52,8 @@ export interface ReplayEffect {
   readonly endSeq: Seq;
   /** Log index of the record that holds event endSeq − 1. */
   readonly lastIndex: Index;
+  /** Shard whose log `lastIndex` is an index of. */
+  readonly lastShard: ShardId;
   readonly readOnly: boolean;
   readonly after: Barrier;
 }
@@ -74,7 +78,13 @@ export type Reply =
   | { readonly kind: "queried"; readonly result: Payload | undefined }
   | { readonly kind: "resumed"; readonly bundle: Uint8Array }
   | { readonly kind: "done" }
-  | { readonly kind: "rejected"; readonly rejection: Rejection };
+  | { readonly kind: "enveloped"; readonly answer: EnvelopeReply }
+  | {
+      readonly kind: "rejected";
+      readonly rejection: Rejection;
+      /** The start was taken and only its outcome is missing: ask for that, do not start again. */
+      readonly started?: { readonly run: RunId; readonly generation: number; readonly attached: boolean };
+    };
 
 export type Effect =
   | ActivateEffect
@@ -92,5 +102,12 @@ export type Effect =
     }
   | { readonly kind: "drop"; readonly session: SessionId; readonly handle: number; readonly after: Barrier }
   | { readonly kind: "reply"; readonly request: RequestId; readonly reply: Reply; readonly after: Barrier }
+  /**
+   * Bring the envelope to the leader of the shard that owns partition `to`, which may be this one,
+   * as input `envelope`; its reply, or why there is none, comes back as input `envelope-answered`.
+   * It may be lost: Core sends again what stays unanswered. It leaves only under a valid leader
+   * lease: who was deposed unknowingly must not offer what its successor settled long ago.
+   */
+  | { readonly kind: "send"; readonly to: Partition; readonly envelope: Envelope; readonly after: Barrier }
   /** Step with a `tick` at this time (milliseconds since 1970), or as soon after as can be. */
   | { readonly kind: "arm-timer"; readonly atMs: number; readonly after: Barrier };

@@ -21,6 +21,8 @@ export type Seq = Branded<number, "Seq">;
 /** Version of the shard map. */
 export type Epoch = Branded<number, "Epoch">;
 export type ShardId = Branded<number, "ShardId">;
+/** A member of the cluster, numbered by placement from 1; also its number in each Raft group. */
+export type NodeId = Branded<number, "NodeId">;
 /** A connected worker stream, unique in one life of a node. */
 export type SessionId = Branded<number, "SessionId">;
 /** A client's open request, unique in one life of a node. */
@@ -30,6 +32,11 @@ export const asIndex = (value: number) => value as Index;
 export const asSeq = (value: number) => value as Seq;
 export const asTerm = (value: number) => value as Term;
 export const asShardId = (value: number) => value as ShardId;
+export const asNodeId = (value: number) => value as NodeId;
+
+/** The group that holds placement: nodes, the shard map, deployments. Shards of data begin at 1. */
+export const placementShard = asShardId(0);
+export const firstDataShard = asShardId(1);
 export const asSessionId = (value: number) => value as SessionId;
 export const asRequestId = (value: number) => value as RequestId;
 

@@ -9,23 +9,28 @@ export type { Timed } from "./heap.ts";
 export { TimerHeap } from "./heap.ts";
 export type { Hlc } from "./hlc.ts";
 export { compareHlc, HlcClock, logicalMax, packHlc, unpackHlc } from "./hlc.ts";
-export type { Epoch, Index, Partition, RequestId, RunId, Seq, SessionId, ShardId, Term } from "./ids.ts";
+export type { Epoch, Index, NodeId, Partition, RequestId, RunId, Seq, SessionId, ShardId, Term } from "./ids.ts";
 export {
   asIndex,
+  asNodeId,
   asRequestId,
   asSeq,
   asSessionId,
   asShardId,
   asTerm,
+  firstDataShard,
   instanceOf,
   nameProblem,
   namespaceOf,
   namespaceProblem,
   parseRunId,
+  placementShard,
   runOf,
   runPartition,
   utf8Bytes,
 } from "./ids.ts";
+export type { Key, KeyRange } from "./key.ts";
+export { inRange, keyMax, keyOfDigest, keyText, rangeText, wholeRange } from "./key.ts";
 export { limits } from "./limits.ts";
-export type { Hasher, LogWriter, StateReader } from "./ports.ts";
+export type { Hasher, LogWriter, SavedState, StateReader } from "./ports.ts";
 export { Prng, seedOf } from "./prng.ts";

@@ -41,6 +41,26 @@ export const limits = {
   readyTasksMax: 200_000,
   /** Events received by a run but not yet taken by its worker, before signals are refused. */
   undeliveredMax: 100_000,
+  /** Operations of other runs that wait for one run's result. */
+  awaitersMax: 10_000,
+  /** Messages of one run that their receivers have not confirmed. */
+  unsettledMessagesMax: 10_000,
+  /** Messages and, near enough, bytes of one envelope; the first message is in it whatever its size. */
+  envelopeMessagesMax: 256,
+  envelopeBytesMax: 1 * MiB,
+  /** Wait before an envelope without answer is sent again: doubled each time. */
+  resendMsMin: 200,
+  resendMsMax: 10_000,
+  /** Receivers to which everything was settled, whose numbering a sender still goes on with. */
+  settledReceiversKept: 256,
+  /** Senders that a receiver remembers without thinking of forgetting any. */
+  sendersKept: 64,
+  /** Senders that one partition remembers, before messages of new ones are refused. */
+  sendersMax: 100_000,
+  /** How long a receiver goes on remembering a sender that has settled everything with it. */
+  dedupRetentionMs: 3600 * 1000,
+  /** Clocks of two nodes of a cluster are at most so far apart. */
+  clockSkewMsMax: 600_000,
   retryIntervalMsMax: 24 * 3600 * 1000,
   /** Sleeping longer than this is kept in the checkpoint store, not in memory. */
   timerHorizonMs: 60_000,
@@ -52,3 +72,5 @@ assert(limits.inlineBytesMax < limits.recordBytesMax, "an inline payload fits a 
 assert(limits.payloadBytesMax < limits.activationBytesMax, "a payload fits an activation");
 assert(limits.activationBytesMax < limits.frameBytesMax, "an activation fits a frame");
 assert(limits.frameBytesMax < limits.bufferedBytesMax, "a frame fits what may wait on a stream");
+assert(limits.envelopeBytesMax < limits.recordBytesMax / 2, "the messages of an envelope fit a record");
+assert(limits.clockSkewMsMax * 2 < limits.dedupRetentionMs, "a fresh offer never looks older than the retention");

@@ -4,6 +4,7 @@
  */
 import type { Writer } from "#proto";
 import type { Index, Partition, ShardId, Term } from "./ids.ts";
+import type { KeyRange } from "./key.ts";
 
 export interface Hasher {
   /** SHA-256 of `data` into the 32 bytes of `out`. `out` may not overlap `data`. */
@@ -18,10 +19,15 @@ export interface LogWriter {
   end(): void;
 }
 
+export interface SavedState {
+  readonly state: Uint8Array;
+  readonly shard: ShardId;
+}
+
 /** Partition states that were checkpointed and dropped from memory. */
 export interface StateReader {
-  /** Encoded state, or undefined when the partition has none. */
-  load(partition: Partition): Uint8Array | undefined;
-  /** Partitions with a timer due before `beforeMs`, earliest first. */
-  dueBefore(beforeMs: number, limit: number): Partition[];
+  /** Encoded state and the shard that saved it, or undefined when the partition has none. */
+  load(partition: Partition): SavedState | undefined;
+  /** Partitions with a key in `range` and a timer due before `beforeMs`, earliest first. */
+  dueBefore(beforeMs: number, limit: number, range: KeyRange): Partition[];
 }

@@ -13,9 +13,13 @@ import {
 import fc from "fast-check";
 import * as codec from "../gen/codec.ts";
 import { file_hopskip_v1_client } from "../gen/hopskip/v1/client_pb.js";
+import { file_hopskip_v1_cluster } from "../gen/hopskip/v1/cluster_pb.js";
 import { file_hopskip_v1_common } from "../gen/hopskip/v1/common_pb.js";
 import { file_hopskip_v1_dispatch } from "../gen/hopskip/v1/dispatch_pb.js";
 import { file_hopskip_v1_event } from "../gen/hopskip/v1/event_pb.js";
+import { file_hopskip_v1_message } from "../gen/hopskip/v1/message_pb.js";
+import { file_hopskip_v1_peer } from "../gen/hopskip/v1/peer_pb.js";
+import { file_hopskip_v1_placement } from "../gen/hopskip/v1/placement_pb.js";
 import { file_hopskip_v1_record } from "../gen/hopskip/v1/record_pb.js";
 import { file_hopskip_v1_state } from "../gen/hopskip/v1/state_pb.js";
 import { type Decode, type Encode, fromBytes, toBytes } from "./messages.ts";
@@ -23,9 +27,13 @@ import { CodecError } from "./reader.ts";
 
 const files: DescFile[] = [
   file_hopskip_v1_client,
+  file_hopskip_v1_cluster,
   file_hopskip_v1_common,
   file_hopskip_v1_dispatch,
   file_hopskip_v1_event,
+  file_hopskip_v1_message,
+  file_hopskip_v1_peer,
+  file_hopskip_v1_placement,
   file_hopskip_v1_record,
   file_hopskip_v1_state,
 ];

@@ -4,7 +4,8 @@ import { CodecError } from "../codec/reader.ts";
 const headerBytes = 4;
 
 export class FrameReader {
-  private readonly bytesMax: number;
+  /** No frame that begins from now on may be larger. */
+  bytesMax: number;
   private readonly take: (frame: Uint8Array) => void;
   private chunks: Uint8Array[] = [];
   private held = 0;

@@ -58,15 +58,27 @@ export function channelOptions(bounds: FrameBounds): grpc.ChannelOptions {
   return { "grpc.max_receive_message_length": bounds.frameBytesMax, "grpc.max_send_message_length": bounds.frameBytesMax };
 }
 
+/** After `timeMs` of silence a peer is asked whether it lives, and has `timeoutMs` to answer. */
+export interface Keepalive {
+  readonly timeMs: number;
+  readonly timeoutMs: number;
+}
+
 /**
- * A client whose connection is its own and is watched: a peer that is silent for 15 s counts as
- * gone. Its connection attempts follow each other quickly, since callers wait on their own.
+ * A client whose connection is its own and is watched: a peer that is silent for 15 s, or for the
+ * sum of `keepalive`, counts as gone. Its connection attempts follow each other quickly, since
+ * callers wait on their own.
  */
-export function grpcClient(address: string, bounds: FrameBounds, credentials = grpc.credentials.createInsecure()): grpc.Client {
+export function grpcClient(
+  address: string,
+  bounds: FrameBounds,
+  credentials = grpc.credentials.createInsecure(),
+  keepalive: Keepalive = { timeMs: 10_000, timeoutMs: 5_000 },
+): grpc.Client {
   return new grpc.Client(address, credentials, {
     ...channelOptions(bounds),
-    "grpc.keepalive_time_ms": 10_000,
-    "grpc.keepalive_timeout_ms": 5_000,
+    "grpc.keepalive_time_ms": keepalive.timeMs,
+    "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.use_local_subchannel_pool": 1,
     "grpc.initial_reconnect_backoff_ms": 50,

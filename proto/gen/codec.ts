@@ -251,6 +251,36 @@ export function decodeActivityOptions(r: Reader, end: number): ActivityOptions {
   return { retry: retry_, startToCloseMs: startToCloseMs_, scheduleToCloseMs: scheduleToCloseMs_, heartbeatMs: heartbeatMs_, idempotencyKey: idempotencyKey_ };
 }
 
+export interface Nodes {
+  address: string[];
+  version: number;
+}
+export interface NodesInit {
+  address?: readonly string[] | undefined;
+  version?: number | undefined;
+}
+
+export function encodeNodes(w: Writer, m: NodesInit): void {
+  if (m.address !== undefined) for (const item of m.address) { w.text(10, item); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+}
+
+export function decodeNodes(r: Reader, end: number): Nodes {
+  const address_: string[] = [];
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: address_.push(r.text(end)); break;
+      case 16: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { address: address_, version: version_ };
+}
+
 export const EventKind = {
   unspecified: 0,
   runStarted: 1,
@@ -273,7 +303,30 @@ export const EventKind = {
   signalReceived: 48,
   signalAwaited: 49,
   signalWaitCancelled: 50,
+  signalSent: 64,
+  signalSettled: 65,
+  signalSendCancelled: 66,
+  resultAwaited: 67,
+  resultReceived: 68,
+  resultWaitCancelled: 69,
   bundleDeployed: 128,
+  clusterCreated: 129,
+  replicationWanted: 130,
+  nodeJoined: 132,
+  nodeUpdated: 133,
+  nodeLeaving: 134,
+  nodeRemoved: 135,
+  shardCreated: 136,
+  replicasWanted: 137,
+  replicasChanged: 138,
+  leadershipGranted: 139,
+  splitWanted: 140,
+  splitDone: 141,
+  mergeWanted: 142,
+  mergeDecided: 143,
+  mergeDone: 144,
+  changeCancelled: 145,
+  entrySet: 150,
 } as const;
 export type EventKind = (typeof EventKind)[keyof typeof EventKind];
 
@@ -886,23 +939,31 @@ export interface SignalReceived {
   name: string;
   payload: Payload | undefined;
   id: string;
+  from: string;
+  number: number;
 }
 export interface SignalReceivedInit {
   name?: string | undefined;
   payload?: PayloadInit | undefined;
   id?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
 }
 
 export function encodeSignalReceived(w: Writer, m: SignalReceivedInit): void {
   if (m.name !== undefined && m.name !== "") { w.text(10, m.name); }
   if (m.payload !== undefined) { { const mark = w.begin(18); encodePayload(w, m.payload); w.close(mark); } }
   if (m.id !== undefined && m.id !== "") { w.text(26, m.id); }
+  if (m.from !== undefined && m.from !== "") { w.text(34, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
 }
 
 export function decodeSignalReceived(r: Reader, end: number): SignalReceived {
   let name_: string = "";
   let payload_: Payload | undefined;
   let id_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -910,11 +971,13 @@ export function decodeSignalReceived(r: Reader, end: number): SignalReceived {
       case 10: name_ = r.text(end); break;
       case 18: payload_ = decodePayload(r, r.extent(end)); break;
       case 26: id_ = r.text(end); break;
+      case 34: from_ = r.text(end); break;
+      case 40: number_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { name: name_, payload: payload_, id: id_ };
+  return { name: name_, payload: payload_, id: id_, from: from_, number: number_ };
 }
 
 export interface SignalAwaited {
@@ -972,6 +1035,231 @@ export function decodeSignalWaitCancelled(r: Reader, end: number): SignalWaitCan
   return { op: op_ };
 }
 
+export interface SignalSent {
+  op: number;
+  to: string;
+  name: string;
+  payload: Payload | undefined;
+  number: number;
+}
+export interface SignalSentInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  name?: string | undefined;
+  payload?: PayloadInit | undefined;
+  number?: number | undefined;
+}
+
+export function encodeSignalSent(w: Writer, m: SignalSentInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.name !== undefined && m.name !== "") { w.text(26, m.name); }
+  if (m.payload !== undefined) { { const mark = w.begin(34); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
+}
+
+export function decodeSignalSent(r: Reader, end: number): SignalSent {
+  let op_: number = 0;
+  let to_: string = "";
+  let name_: string = "";
+  let payload_: Payload | undefined;
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 26: name_ = r.text(end); break;
+      case 34: payload_ = decodePayload(r, r.extent(end)); break;
+      case 40: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, name: name_, payload: payload_, number: number_ };
+}
+
+export interface SignalSettled {
+  op: number;
+  failure: Failure | undefined;
+}
+export interface SignalSettledInit {
+  op?: number | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeSignalSettled(w: Writer, m: SignalSettledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.failure !== undefined) { { const mark = w.begin(18); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeSignalSettled(r: Reader, end: number): SignalSettled {
+  let op_: number = 0;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, failure: failure_ };
+}
+
+export interface SignalSendCancelled {
+  op: number;
+}
+export interface SignalSendCancelledInit {
+  op?: number | undefined;
+}
+
+export function encodeSignalSendCancelled(w: Writer, m: SignalSendCancelledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+}
+
+export function decodeSignalSendCancelled(r: Reader, end: number): SignalSendCancelled {
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_ };
+}
+
+export interface ResultAwaited {
+  op: number;
+  to: string;
+  number: number;
+}
+export interface ResultAwaitedInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeResultAwaited(w: Writer, m: ResultAwaitedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+}
+
+export function decodeResultAwaited(r: Reader, end: number): ResultAwaited {
+  let op_: number = 0;
+  let to_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, number: number_ };
+}
+
+export interface ResultReceived {
+  op: number;
+  from: string;
+  number: number;
+  generation: number;
+  status: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+}
+export interface ResultReceivedInit {
+  op?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  generation?: number | undefined;
+  status?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeResultReceived(w: Writer, m: ResultReceivedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.from !== undefined && m.from !== "") { w.text(18, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(40); w.varint(m.status); }
+  if (m.result !== undefined) { { const mark = w.begin(50); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(58); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeResultReceived(r: Reader, end: number): ResultReceived {
+  let op_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  let generation_: number = 0;
+  let status_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: from_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 40: status_ = r.varint(); break;
+      case 50: result_ = decodePayload(r, r.extent(end)); break;
+      case 58: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, from: from_, number: number_, generation: generation_, status: status_, result: result_, failure: failure_ };
+}
+
+export interface ResultWaitCancelled {
+  op: number;
+  to: string;
+  number: number;
+}
+export interface ResultWaitCancelledInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeResultWaitCancelled(w: Writer, m: ResultWaitCancelledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+}
+
+export function decodeResultWaitCancelled(r: Reader, end: number): ResultWaitCancelled {
+  let op_: number = 0;
+  let to_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, number: number_ };
+}
+
 export interface BundleDeployed {
   bundle: Uint8Array;
   size: number;
@@ -1012,12 +1300,1146 @@ export function decodeBundleDeployed(r: Reader, end: number): BundleDeployed {
   return { bundle: bundle_, size: size_, types: types_, version: version_ };
 }
 
+export interface ClusterCreated {
+  clusterId: string;
+  replicationWanted: number;
+}
+export interface ClusterCreatedInit {
+  clusterId?: string | undefined;
+  replicationWanted?: number | undefined;
+}
+
+export function encodeClusterCreated(w: Writer, m: ClusterCreatedInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.replicationWanted !== undefined && m.replicationWanted !== 0) { w.varint(16); w.varint(m.replicationWanted); }
+}
+
+export function decodeClusterCreated(r: Reader, end: number): ClusterCreated {
+  let clusterId_: string = "";
+  let replicationWanted_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: replicationWanted_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, replicationWanted: replicationWanted_ };
+}
+
+export interface ReplicationWanted {
+  count: number;
+}
+export interface ReplicationWantedInit {
+  count?: number | undefined;
+}
+
+export function encodeReplicationWanted(w: Writer, m: ReplicationWantedInit): void {
+  if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+}
+
+export function decodeReplicationWanted(r: Reader, end: number): ReplicationWanted {
+  let count_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: count_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { count: count_ };
+}
+
+export interface NodeInfo {
+  peer: string;
+  grpc: string;
+  http: string;
+  zone: string;
+  version: string;
+  protocol: number;
+  disk: string;
+}
+export interface NodeInfoInit {
+  peer?: string | undefined;
+  grpc?: string | undefined;
+  http?: string | undefined;
+  zone?: string | undefined;
+  version?: string | undefined;
+  protocol?: number | undefined;
+  disk?: string | undefined;
+}
+
+export function encodeNodeInfo(w: Writer, m: NodeInfoInit): void {
+  if (m.peer !== undefined && m.peer !== "") { w.text(10, m.peer); }
+  if (m.grpc !== undefined && m.grpc !== "") { w.text(18, m.grpc); }
+  if (m.http !== undefined && m.http !== "") { w.text(26, m.http); }
+  if (m.zone !== undefined && m.zone !== "") { w.text(34, m.zone); }
+  if (m.version !== undefined && m.version !== "") { w.text(42, m.version); }
+  if (m.protocol !== undefined && m.protocol !== 0) { w.varint(48); w.varint(m.protocol); }
+  if (m.disk !== undefined && m.disk !== "") { w.text(58, m.disk); }
+}
+
+export function decodeNodeInfo(r: Reader, end: number): NodeInfo {
+  let peer_: string = "";
+  let grpc_: string = "";
+  let http_: string = "";
+  let zone_: string = "";
+  let version_: string = "";
+  let protocol_: number = 0;
+  let disk_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: peer_ = r.text(end); break;
+      case 18: grpc_ = r.text(end); break;
+      case 26: http_ = r.text(end); break;
+      case 34: zone_ = r.text(end); break;
+      case 42: version_ = r.text(end); break;
+      case 48: protocol_ = r.varint(); break;
+      case 58: disk_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { peer: peer_, grpc: grpc_, http: http_, zone: zone_, version: version_, protocol: protocol_, disk: disk_ };
+}
+
+export interface NodeJoined {
+  info: NodeInfo | undefined;
+}
+export interface NodeJoinedInit {
+  info?: NodeInfoInit | undefined;
+}
+
+export function encodeNodeJoined(w: Writer, m: NodeJoinedInit): void {
+  if (m.info !== undefined) { { const mark = w.begin(10); encodeNodeInfo(w, m.info); w.close(mark); } }
+}
+
+export function decodeNodeJoined(r: Reader, end: number): NodeJoined {
+  let info_: NodeInfo | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: info_ = decodeNodeInfo(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { info: info_ };
+}
+
+export interface NodeUpdated {
+  info: NodeInfo | undefined;
+}
+export interface NodeUpdatedInit {
+  info?: NodeInfoInit | undefined;
+}
+
+export function encodeNodeUpdated(w: Writer, m: NodeUpdatedInit): void {
+  if (m.info !== undefined) { { const mark = w.begin(10); encodeNodeInfo(w, m.info); w.close(mark); } }
+}
+
+export function decodeNodeUpdated(r: Reader, end: number): NodeUpdated {
+  let info_: NodeInfo | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: info_ = decodeNodeInfo(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { info: info_ };
+}
+
+export interface NodeLeaving {
+  lost: boolean;
+  replacedBy: number;
+}
+export interface NodeLeavingInit {
+  lost?: boolean | undefined;
+  replacedBy?: number | undefined;
+}
+
+export function encodeNodeLeaving(w: Writer, m: NodeLeavingInit): void {
+  if (m.lost === true) { w.varint(8); w.varint(1); }
+  if (m.replacedBy !== undefined && m.replacedBy !== 0) { w.varint(16); w.varint(m.replacedBy); }
+}
+
+export function decodeNodeLeaving(r: Reader, end: number): NodeLeaving {
+  let lost_: boolean = false;
+  let replacedBy_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: lost_ = r.varint() !== 0; break;
+      case 16: replacedBy_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { lost: lost_, replacedBy: replacedBy_ };
+}
+
+export interface NodeRemoved {
+  reason: string;
+}
+export interface NodeRemovedInit {
+  reason?: string | undefined;
+}
+
+export function encodeNodeRemoved(w: Writer, m: NodeRemovedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeNodeRemoved(r: Reader, end: number): NodeRemoved {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
+export interface Replicas {
+  voter: number[];
+  outgoing: number[];
+  learner: number[];
+  configIndex: number;
+}
+export interface ReplicasInit {
+  voter?: readonly number[] | undefined;
+  outgoing?: readonly number[] | undefined;
+  learner?: readonly number[] | undefined;
+  configIndex?: number | undefined;
+}
+
+export function encodeReplicas(w: Writer, m: ReplicasInit): void {
+  if (m.voter !== undefined) for (const item of m.voter) { w.varint(8); w.varint(item); }
+  if (m.outgoing !== undefined) for (const item of m.outgoing) { w.varint(16); w.varint(item); }
+  if (m.learner !== undefined) for (const item of m.learner) { w.varint(24); w.varint(item); }
+  if (m.configIndex !== undefined && m.configIndex !== 0) { w.varint(32); w.varint(m.configIndex); }
+}
+
+export function decodeReplicas(r: Reader, end: number): Replicas {
+  const voter_: number[] = [];
+  const outgoing_: number[] = [];
+  const learner_: number[] = [];
+  let configIndex_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: voter_.push(r.varint()); break;
+      case 16: outgoing_.push(r.varint()); break;
+      case 24: learner_.push(r.varint()); break;
+      case 32: configIndex_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { voter: voter_, outgoing: outgoing_, learner: learner_, configIndex: configIndex_ };
+}
+
+export interface ShardCreated {
+  shard: number;
+  first: number;
+  last: number;
+  replicas: Replicas | undefined;
+}
+export interface ShardCreatedInit {
+  shard?: number | undefined;
+  first?: number | undefined;
+  last?: number | undefined;
+  replicas?: ReplicasInit | undefined;
+}
+
+export function encodeShardCreated(w: Writer, m: ShardCreatedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.first !== undefined && m.first !== 0) { w.varint(16); w.varint(m.first); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(24); w.varint(m.last); }
+  if (m.replicas !== undefined) { { const mark = w.begin(34); encodeReplicas(w, m.replicas); w.close(mark); } }
+}
+
+export function decodeShardCreated(r: Reader, end: number): ShardCreated {
+  let shard_: number = 0;
+  let first_: number = 0;
+  let last_: number = 0;
+  let replicas_: Replicas | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: first_ = r.varint(); break;
+      case 24: last_ = r.varint(); break;
+      case 34: replicas_ = decodeReplicas(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, first: first_, last: last_, replicas: replicas_ };
+}
+
+export interface ReplicasWanted {
+  shard: number;
+  node: number[];
+}
+export interface ReplicasWantedInit {
+  shard?: number | undefined;
+  node?: readonly number[] | undefined;
+}
+
+export function encodeReplicasWanted(w: Writer, m: ReplicasWantedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.node !== undefined) for (const item of m.node) { w.varint(16); w.varint(item); }
+}
+
+export function decodeReplicasWanted(r: Reader, end: number): ReplicasWanted {
+  let shard_: number = 0;
+  const node_: number[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: node_.push(r.varint()); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, node: node_ };
+}
+
+export interface ReplicasChanged {
+  shard: number;
+  replicas: Replicas | undefined;
+  removed: number[];
+}
+export interface ReplicasChangedInit {
+  shard?: number | undefined;
+  replicas?: ReplicasInit | undefined;
+  removed?: readonly number[] | undefined;
+}
+
+export function encodeReplicasChanged(w: Writer, m: ReplicasChangedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.replicas !== undefined) { { const mark = w.begin(18); encodeReplicas(w, m.replicas); w.close(mark); } }
+  if (m.removed !== undefined) for (const item of m.removed) { w.varint(24); w.varint(item); }
+}
+
+export function decodeReplicasChanged(r: Reader, end: number): ReplicasChanged {
+  let shard_: number = 0;
+  let replicas_: Replicas | undefined;
+  const removed_: number[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: replicas_ = decodeReplicas(r, r.extent(end)); break;
+      case 24: removed_.push(r.varint()); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, replicas: replicas_, removed: removed_ };
+}
+
+export interface LeadershipGranted {
+  shard: number;
+  node: number;
+  term: number;
+  epoch: number;
+}
+export interface LeadershipGrantedInit {
+  shard?: number | undefined;
+  node?: number | undefined;
+  term?: number | undefined;
+  epoch?: number | undefined;
+}
+
+export function encodeLeadershipGranted(w: Writer, m: LeadershipGrantedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(24); w.varint(m.term); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(32); w.varint(m.epoch); }
+}
+
+export function decodeLeadershipGranted(r: Reader, end: number): LeadershipGranted {
+  let shard_: number = 0;
+  let node_: number = 0;
+  let term_: number = 0;
+  let epoch_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: node_ = r.varint(); break;
+      case 24: term_ = r.varint(); break;
+      case 32: epoch_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, node: node_, term: term_, epoch: epoch_ };
+}
+
+export interface SplitWanted {
+  shard: number;
+  at: number;
+  child: number;
+  change: number;
+}
+export interface SplitWantedInit {
+  shard?: number | undefined;
+  at?: number | undefined;
+  child?: number | undefined;
+  change?: number | undefined;
+}
+
+export function encodeSplitWanted(w: Writer, m: SplitWantedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.at !== undefined && m.at !== 0) { w.varint(16); w.varint(m.at); }
+  if (m.child !== undefined && m.child !== 0) { w.varint(24); w.varint(m.child); }
+  if (m.change !== undefined && m.change !== 0) { w.varint(32); w.varint(m.change); }
+}
+
+export function decodeSplitWanted(r: Reader, end: number): SplitWanted {
+  let shard_: number = 0;
+  let at_: number = 0;
+  let child_: number = 0;
+  let change_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: at_ = r.varint(); break;
+      case 24: child_ = r.varint(); break;
+      case 32: change_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, at: at_, child: child_, change: change_ };
+}
+
+export interface SplitDone {
+  shard: number;
+  at: number;
+  child: number;
+  replicas: Replicas | undefined;
+}
+export interface SplitDoneInit {
+  shard?: number | undefined;
+  at?: number | undefined;
+  child?: number | undefined;
+  replicas?: ReplicasInit | undefined;
+}
+
+export function encodeSplitDone(w: Writer, m: SplitDoneInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.at !== undefined && m.at !== 0) { w.varint(16); w.varint(m.at); }
+  if (m.child !== undefined && m.child !== 0) { w.varint(24); w.varint(m.child); }
+  if (m.replicas !== undefined) { { const mark = w.begin(34); encodeReplicas(w, m.replicas); w.close(mark); } }
+}
+
+export function decodeSplitDone(r: Reader, end: number): SplitDone {
+  let shard_: number = 0;
+  let at_: number = 0;
+  let child_: number = 0;
+  let replicas_: Replicas | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: at_ = r.varint(); break;
+      case 24: child_ = r.varint(); break;
+      case 34: replicas_ = decodeReplicas(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, at: at_, child: child_, replicas: replicas_ };
+}
+
+export interface MergeWanted {
+  left: number;
+  right: number;
+  change: number;
+}
+export interface MergeWantedInit {
+  left?: number | undefined;
+  right?: number | undefined;
+  change?: number | undefined;
+}
+
+export function encodeMergeWanted(w: Writer, m: MergeWantedInit): void {
+  if (m.left !== undefined && m.left !== 0) { w.varint(8); w.varint(m.left); }
+  if (m.right !== undefined && m.right !== 0) { w.varint(16); w.varint(m.right); }
+  if (m.change !== undefined && m.change !== 0) { w.varint(24); w.varint(m.change); }
+}
+
+export function decodeMergeWanted(r: Reader, end: number): MergeWanted {
+  let left_: number = 0;
+  let right_: number = 0;
+  let change_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: left_ = r.varint(); break;
+      case 16: right_ = r.varint(); break;
+      case 24: change_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { left: left_, right: right_, change: change_ };
+}
+
+export interface MergeDecided {
+  left: number;
+  right: number;
+  through: number;
+  epoch: number;
+}
+export interface MergeDecidedInit {
+  left?: number | undefined;
+  right?: number | undefined;
+  through?: number | undefined;
+  epoch?: number | undefined;
+}
+
+export function encodeMergeDecided(w: Writer, m: MergeDecidedInit): void {
+  if (m.left !== undefined && m.left !== 0) { w.varint(8); w.varint(m.left); }
+  if (m.right !== undefined && m.right !== 0) { w.varint(16); w.varint(m.right); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(24); w.varint(m.through); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(32); w.varint(m.epoch); }
+}
+
+export function decodeMergeDecided(r: Reader, end: number): MergeDecided {
+  let left_: number = 0;
+  let right_: number = 0;
+  let through_: number = 0;
+  let epoch_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: left_ = r.varint(); break;
+      case 16: right_ = r.varint(); break;
+      case 24: through_ = r.varint(); break;
+      case 32: epoch_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { left: left_, right: right_, through: through_, epoch: epoch_ };
+}
+
+export interface MergeDone {
+  left: number;
+  right: number;
+}
+export interface MergeDoneInit {
+  left?: number | undefined;
+  right?: number | undefined;
+}
+
+export function encodeMergeDone(w: Writer, m: MergeDoneInit): void {
+  if (m.left !== undefined && m.left !== 0) { w.varint(8); w.varint(m.left); }
+  if (m.right !== undefined && m.right !== 0) { w.varint(16); w.varint(m.right); }
+}
+
+export function decodeMergeDone(r: Reader, end: number): MergeDone {
+  let left_: number = 0;
+  let right_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: left_ = r.varint(); break;
+      case 16: right_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { left: left_, right: right_ };
+}
+
+export interface ChangeCancelled {
+  shard: number;
+  change: number;
+  reason: string;
+}
+export interface ChangeCancelledInit {
+  shard?: number | undefined;
+  change?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeChangeCancelled(w: Writer, m: ChangeCancelledInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.change !== undefined && m.change !== 0) { w.varint(16); w.varint(m.change); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(26, m.reason); }
+}
+
+export function decodeChangeCancelled(r: Reader, end: number): ChangeCancelled {
+  let shard_: number = 0;
+  let change_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: change_ = r.varint(); break;
+      case 26: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, change: change_, reason: reason_ };
+}
+
+export interface EntrySet {
+  version: number;
+  value: Uint8Array;
+  removed: boolean;
+}
+export interface EntrySetInit {
+  version?: number | undefined;
+  value?: Uint8Array | undefined;
+  removed?: boolean | undefined;
+}
+
+export function encodeEntrySet(w: Writer, m: EntrySetInit): void {
+  if (m.version !== undefined && m.version !== 0) { w.varint(8); w.varint(m.version); }
+  if (m.value !== undefined && m.value.length > 0) { w.field(18, m.value); }
+  if (m.removed === true) { w.varint(24); w.varint(1); }
+}
+
+export function decodeEntrySet(r: Reader, end: number): EntrySet {
+  let version_: number = 0;
+  let value_: Uint8Array = noBytes;
+  let removed_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: version_ = r.varint(); break;
+      case 18: value_ = r.view(end); break;
+      case 24: removed_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { version: version_, value: value_, removed: removed_ };
+}
+
+export const MessageKind = {
+  unspecified: 0,
+  signal: 1,
+  wait: 2,
+  waitCancelled: 3,
+  result: 4,
+} as const;
+export type MessageKind = (typeof MessageKind)[keyof typeof MessageKind];
+
+export interface Message {
+  number: number;
+  kind: number;
+  op: number;
+  generation: number;
+  name: string;
+  payload: Payload | undefined;
+  of: number;
+  status: number;
+  failure: Failure | undefined;
+}
+export interface MessageInit {
+  number?: number | undefined;
+  kind?: number | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+  name?: string | undefined;
+  payload?: PayloadInit | undefined;
+  of?: number | undefined;
+  status?: number | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeMessage(w: Writer, m: MessageInit): void {
+  if (m.number !== undefined && m.number !== 0) { w.varint(8); w.varint(m.number); }
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(16); w.varint(m.kind); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.name !== undefined && m.name !== "") { w.text(42, m.name); }
+  if (m.payload !== undefined) { { const mark = w.begin(50); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.of !== undefined && m.of !== 0) { w.varint(56); w.varint(m.of); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(64); w.varint(m.status); }
+  if (m.failure !== undefined) { { const mark = w.begin(74); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeMessage(r: Reader, end: number): Message {
+  let number_: number = 0;
+  let kind_: number = 0;
+  let op_: number = 0;
+  let generation_: number = 0;
+  let name_: string = "";
+  let payload_: Payload | undefined;
+  let of_: number = 0;
+  let status_: number = 0;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: number_ = r.varint(); break;
+      case 16: kind_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 42: name_ = r.text(end); break;
+      case 50: payload_ = decodePayload(r, r.extent(end)); break;
+      case 56: of_ = r.varint(); break;
+      case 64: status_ = r.varint(); break;
+      case 74: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_ };
+}
+
+export interface Envelope {
+  from: string;
+  to: string;
+  settled: number;
+  offeredMs: number;
+  message: Message[];
+}
+export interface EnvelopeInit {
+  from?: string | undefined;
+  to?: string | undefined;
+  settled?: number | undefined;
+  offeredMs?: number | undefined;
+  message?: readonly MessageInit[] | undefined;
+}
+
+export function encodeEnvelope(w: Writer, m: EnvelopeInit): void {
+  if (m.from !== undefined && m.from !== "") { w.text(10, m.from); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.settled !== undefined && m.settled !== 0) { w.varint(24); w.varint(m.settled); }
+  if (m.offeredMs !== undefined && m.offeredMs !== 0) { w.varint(32); w.varint(m.offeredMs); }
+  if (m.message !== undefined) for (const item of m.message) { { const mark = w.begin(42); encodeMessage(w, item); w.close(mark); } }
+}
+
+export function decodeEnvelope(r: Reader, end: number): Envelope {
+  let from_: string = "";
+  let to_: string = "";
+  let settled_: number = 0;
+  let offeredMs_: number = 0;
+  const message_: Message[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: from_ = r.text(end); break;
+      case 18: to_ = r.text(end); break;
+      case 24: settled_ = r.varint(); break;
+      case 32: offeredMs_ = r.varint(); break;
+      case 42: message_.push(decodeMessage(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { from: from_, to: to_, settled: settled_, offeredMs: offeredMs_, message: message_ };
+}
+
+export interface EnvelopeReply {
+  taken: number;
+  refusal: MessageRefusal[];
+  settled: number;
+  stale: boolean;
+  retryAfterMs: number;
+}
+export interface EnvelopeReplyInit {
+  taken?: number | undefined;
+  refusal?: readonly MessageRefusalInit[] | undefined;
+  settled?: number | undefined;
+  stale?: boolean | undefined;
+  retryAfterMs?: number | undefined;
+}
+
+export function encodeEnvelopeReply(w: Writer, m: EnvelopeReplyInit): void {
+  if (m.taken !== undefined && m.taken !== 0) { w.varint(8); w.varint(m.taken); }
+  if (m.refusal !== undefined) for (const item of m.refusal) { { const mark = w.begin(18); encodeMessageRefusal(w, item); w.close(mark); } }
+  if (m.settled !== undefined && m.settled !== 0) { w.varint(24); w.varint(m.settled); }
+  if (m.stale === true) { w.varint(32); w.varint(1); }
+  if (m.retryAfterMs !== undefined && m.retryAfterMs !== 0) { w.varint(40); w.varint(m.retryAfterMs); }
+}
+
+export function decodeEnvelopeReply(r: Reader, end: number): EnvelopeReply {
+  let taken_: number = 0;
+  const refusal_: MessageRefusal[] = [];
+  let settled_: number = 0;
+  let stale_: boolean = false;
+  let retryAfterMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: taken_ = r.varint(); break;
+      case 18: refusal_.push(decodeMessageRefusal(r, r.extent(end))); break;
+      case 24: settled_ = r.varint(); break;
+      case 32: stale_ = r.varint() !== 0; break;
+      case 40: retryAfterMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { taken: taken_, refusal: refusal_, settled: settled_, stale: stale_, retryAfterMs: retryAfterMs_ };
+}
+
+export interface MessageRefusal {
+  number: number;
+  reason: string;
+}
+export interface MessageRefusalInit {
+  number?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeMessageRefusal(w: Writer, m: MessageRefusalInit): void {
+  if (m.number !== undefined && m.number !== 0) { w.varint(8); w.varint(m.number); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodeMessageRefusal(r: Reader, end: number): MessageRefusal {
+  let number_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: number_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { number: number_, reason: reason_ };
+}
+
+export interface OutboxPair {
+  receiver: string;
+  next: number;
+  message: Message[];
+}
+export interface OutboxPairInit {
+  receiver?: string | undefined;
+  next?: number | undefined;
+  message?: readonly MessageInit[] | undefined;
+}
+
+export function encodeOutboxPair(w: Writer, m: OutboxPairInit): void {
+  if (m.receiver !== undefined && m.receiver !== "") { w.text(10, m.receiver); }
+  if (m.next !== undefined && m.next !== 0) { w.varint(16); w.varint(m.next); }
+  if (m.message !== undefined) for (const item of m.message) { { const mark = w.begin(26); encodeMessage(w, item); w.close(mark); } }
+}
+
+export function decodeOutboxPair(r: Reader, end: number): OutboxPair {
+  let receiver_: string = "";
+  let next_: number = 0;
+  const message_: Message[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: receiver_ = r.text(end); break;
+      case 16: next_ = r.varint(); break;
+      case 26: message_.push(decodeMessage(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { receiver: receiver_, next: next_, message: message_ };
+}
+
+export interface InboxSender {
+  sender: string;
+  taken: number;
+  refusal: MessageRefusal[];
+}
+export interface InboxSenderInit {
+  sender?: string | undefined;
+  taken?: number | undefined;
+  refusal?: readonly MessageRefusalInit[] | undefined;
+}
+
+export function encodeInboxSender(w: Writer, m: InboxSenderInit): void {
+  if (m.sender !== undefined && m.sender !== "") { w.text(10, m.sender); }
+  if (m.taken !== undefined && m.taken !== 0) { w.varint(16); w.varint(m.taken); }
+  if (m.refusal !== undefined) for (const item of m.refusal) { { const mark = w.begin(26); encodeMessageRefusal(w, item); w.close(mark); } }
+}
+
+export function decodeInboxSender(r: Reader, end: number): InboxSender {
+  let sender_: string = "";
+  let taken_: number = 0;
+  const refusal_: MessageRefusal[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: sender_ = r.text(end); break;
+      case 16: taken_ = r.varint(); break;
+      case 26: refusal_.push(decodeMessageRefusal(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { sender: sender_, taken: taken_, refusal: refusal_ };
+}
+
+export interface Awaiter {
+  partition: string;
+  generation: number;
+  op: number;
+}
+export interface AwaiterInit {
+  partition?: string | undefined;
+  generation?: number | undefined;
+  op?: number | undefined;
+}
+
+export function encodeAwaiter(w: Writer, m: AwaiterInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+}
+
+export function decodeAwaiter(r: Reader, end: number): Awaiter {
+  let partition_: string = "";
+  let generation_: number = 0;
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 16: generation_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, generation: generation_, op: op_ };
+}
+
+export interface OwedResult {
+  generation: number;
+  status: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+}
+export interface OwedResultInit {
+  generation?: number | undefined;
+  status?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeOwedResult(w: Writer, m: OwedResultInit): void {
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(8); w.varint(m.generation); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(16); w.varint(m.status); }
+  if (m.result !== undefined) { { const mark = w.begin(26); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(34); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeOwedResult(r: Reader, end: number): OwedResult {
+  let generation_: number = 0;
+  let status_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: generation_ = r.varint(); break;
+      case 16: status_ = r.varint(); break;
+      case 26: result_ = decodePayload(r, r.extent(end)); break;
+      case 34: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { generation: generation_, status: status_, result: result_, failure: failure_ };
+}
+
+export interface InboxTaken {
+  partition: string;
+  sender: string;
+  number: number;
+  settled: number;
+  refusal: string;
+  kind: number;
+  op: number;
+  generation: number;
+}
+export interface InboxTakenInit {
+  partition?: string | undefined;
+  sender?: string | undefined;
+  number?: number | undefined;
+  settled?: number | undefined;
+  refusal?: string | undefined;
+  kind?: number | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+}
+
+export function encodeInboxTaken(w: Writer, m: InboxTakenInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.sender !== undefined && m.sender !== "") { w.text(18, m.sender); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.settled !== undefined && m.settled !== 0) { w.varint(32); w.varint(m.settled); }
+  if (m.refusal !== undefined && m.refusal !== "") { w.text(42, m.refusal); }
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(48); w.varint(m.kind); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(56); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(64); w.varint(m.generation); }
+}
+
+export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
+  let partition_: string = "";
+  let sender_: string = "";
+  let number_: number = 0;
+  let settled_: number = 0;
+  let refusal_: string = "";
+  let kind_: number = 0;
+  let op_: number = 0;
+  let generation_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 18: sender_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      case 32: settled_ = r.varint(); break;
+      case 42: refusal_ = r.text(end); break;
+      case 48: kind_ = r.varint(); break;
+      case 56: op_ = r.varint(); break;
+      case 64: generation_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, sender: sender_, number: number_, settled: settled_, refusal: refusal_, kind: kind_, op: op_, generation: generation_ };
+}
+
+export interface OutboxSettled {
+  partition: string;
+  receiver: string;
+  through: number;
+}
+export interface OutboxSettledInit {
+  partition?: string | undefined;
+  receiver?: string | undefined;
+  through?: number | undefined;
+}
+
+export function encodeOutboxSettled(w: Writer, m: OutboxSettledInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.receiver !== undefined && m.receiver !== "") { w.text(18, m.receiver); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(24); w.varint(m.through); }
+}
+
+export function decodeOutboxSettled(r: Reader, end: number): OutboxSettled {
+  let partition_: string = "";
+  let receiver_: string = "";
+  let through_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 18: receiver_ = r.text(end); break;
+      case 24: through_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, receiver: receiver_, through: through_ };
+}
+
+export interface InboxForgotten {
+  partition: string;
+  sender: string;
+  taken: number;
+  timeMs: number;
+}
+export interface InboxForgottenInit {
+  partition?: string | undefined;
+  sender?: string | undefined;
+  taken?: number | undefined;
+  timeMs?: number | undefined;
+}
+
+export function encodeInboxForgotten(w: Writer, m: InboxForgottenInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.sender !== undefined && m.sender !== "") { w.text(18, m.sender); }
+  if (m.taken !== undefined && m.taken !== 0) { w.varint(24); w.varint(m.taken); }
+  if (m.timeMs !== undefined && m.timeMs !== 0) { w.varint(32); w.varint(m.timeMs); }
+}
+
+export function decodeInboxForgotten(r: Reader, end: number): InboxForgotten {
+  let partition_: string = "";
+  let sender_: string = "";
+  let taken_: number = 0;
+  let timeMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 18: sender_ = r.text(end); break;
+      case 24: taken_ = r.varint(); break;
+      case 32: timeMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, sender: sender_, taken: taken_, timeMs: timeMs_ };
+}
+
 export interface Record {
   event: Uint8Array[];
   previous: number[];
   lease: LeaseGranted[];
   deliveredSeq: number;
   delivered: RunDelivered[];
+  previousShard: number[];
+  change: ShardChange | undefined;
+  taken: InboxTaken[];
+  settled: OutboxSettled[];
+  forgotten: InboxForgotten[];
 }
 export interface RecordInit {
   event?: readonly Uint8Array[] | undefined;
@@ -1025,6 +2447,11 @@ export interface RecordInit {
   lease?: readonly LeaseGrantedInit[] | undefined;
   deliveredSeq?: number | undefined;
   delivered?: readonly RunDeliveredInit[] | undefined;
+  previousShard?: readonly number[] | undefined;
+  change?: ShardChangeInit | undefined;
+  taken?: readonly InboxTakenInit[] | undefined;
+  settled?: readonly OutboxSettledInit[] | undefined;
+  forgotten?: readonly InboxForgottenInit[] | undefined;
 }
 
 export function encodeRecord(w: Writer, m: RecordInit): void {
@@ -1033,6 +2460,11 @@ export function encodeRecord(w: Writer, m: RecordInit): void {
   if (m.lease !== undefined) for (const item of m.lease) { { const mark = w.begin(26); encodeLeaseGranted(w, item); w.close(mark); } }
   if (m.deliveredSeq !== undefined && m.deliveredSeq !== 0) { w.varint(32); w.varint(m.deliveredSeq); }
   if (m.delivered !== undefined) for (const item of m.delivered) { { const mark = w.begin(42); encodeRunDelivered(w, item); w.close(mark); } }
+  if (m.previousShard !== undefined) for (const item of m.previousShard) { w.varint(48); w.varint(item); }
+  if (m.change !== undefined) { { const mark = w.begin(58); encodeShardChange(w, m.change); w.close(mark); } }
+  if (m.taken !== undefined) for (const item of m.taken) { { const mark = w.begin(66); encodeInboxTaken(w, item); w.close(mark); } }
+  if (m.settled !== undefined) for (const item of m.settled) { { const mark = w.begin(74); encodeOutboxSettled(w, item); w.close(mark); } }
+  if (m.forgotten !== undefined) for (const item of m.forgotten) { { const mark = w.begin(82); encodeInboxForgotten(w, item); w.close(mark); } }
 }
 
 export function decodeRecord(r: Reader, end: number): Record {
@@ -1041,6 +2473,11 @@ export function decodeRecord(r: Reader, end: number): Record {
   const lease_: LeaseGranted[] = [];
   let deliveredSeq_: number = 0;
   const delivered_: RunDelivered[] = [];
+  const previousShard_: number[] = [];
+  let change_: ShardChange | undefined;
+  const taken_: InboxTaken[] = [];
+  const settled_: OutboxSettled[] = [];
+  const forgotten_: InboxForgotten[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1050,11 +2487,223 @@ export function decodeRecord(r: Reader, end: number): Record {
       case 26: lease_.push(decodeLeaseGranted(r, r.extent(end))); break;
       case 32: deliveredSeq_ = r.varint(); break;
       case 42: delivered_.push(decodeRunDelivered(r, r.extent(end))); break;
+      case 48: previousShard_.push(r.varint()); break;
+      case 58: change_ = decodeShardChange(r, r.extent(end)); break;
+      case 66: taken_.push(decodeInboxTaken(r, r.extent(end))); break;
+      case 74: settled_.push(decodeOutboxSettled(r, r.extent(end))); break;
+      case 82: forgotten_.push(decodeInboxForgotten(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { event: event_, previous: previous_, lease: lease_, deliveredSeq: deliveredSeq_, delivered: delivered_ };
+  return { event: event_, previous: previous_, lease: lease_, deliveredSeq: deliveredSeq_, delivered: delivered_, previousShard: previousShard_, change: change_, taken: taken_, settled: settled_, forgotten: forgotten_ };
+}
+
+export type ShardChange =
+  | {  kind: "led"; value: ShardLed }
+  | {  kind: "split"; value: ShardSplit }
+  | {  kind: "frozen"; value: ShardFrozen }
+  | {  kind: "thawed"; value: ShardThawed }
+  | {  kind: "absorbed"; value: ShardAbsorbed }
+  | {  kind: "unknown" };
+export type ShardChangeInit =
+  | {  kind: "led"; value: ShardLedInit }
+  | {  kind: "split"; value: ShardSplitInit }
+  | {  kind: "frozen"; value: ShardFrozenInit }
+  | {  kind: "thawed"; value: ShardThawedInit }
+  | {  kind: "absorbed"; value: ShardAbsorbedInit };
+
+export function encodeShardChange(w: Writer, m: ShardChangeInit): void {
+  switch (m.kind) {
+    case "led": { const mark = w.begin(10); encodeShardLed(w, m.value); w.close(mark); } break;
+    case "split": { const mark = w.begin(18); encodeShardSplit(w, m.value); w.close(mark); } break;
+    case "frozen": { const mark = w.begin(26); encodeShardFrozen(w, m.value); w.close(mark); } break;
+    case "thawed": { const mark = w.begin(34); encodeShardThawed(w, m.value); w.close(mark); } break;
+    case "absorbed": { const mark = w.begin(42); encodeShardAbsorbed(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodeShardChange(r: Reader, end: number): ShardChange {
+  let choice = 0;
+  let led_: ShardLed | undefined;
+  let split_: ShardSplit | undefined;
+  let frozen_: ShardFrozen | undefined;
+  let thawed_: ShardThawed | undefined;
+  let absorbed_: ShardAbsorbed | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: led_ = decodeShardLed(r, r.extent(end)); choice = 1; break;
+      case 18: split_ = decodeShardSplit(r, r.extent(end)); choice = 2; break;
+      case 26: frozen_ = decodeShardFrozen(r, r.extent(end)); choice = 3; break;
+      case 34: thawed_ = decodeShardThawed(r, r.extent(end)); choice = 4; break;
+      case 42: absorbed_ = decodeShardAbsorbed(r, r.extent(end)); choice = 5; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 1 ? { kind: "led", value: led_ as ShardLed }
+    : choice === 2 ? { kind: "split", value: split_ as ShardSplit }
+    : choice === 3 ? { kind: "frozen", value: frozen_ as ShardFrozen }
+    : choice === 4 ? { kind: "thawed", value: thawed_ as ShardThawed }
+    : choice === 5 ? { kind: "absorbed", value: absorbed_ as ShardAbsorbed }
+    : { kind: "unknown" };
+}
+
+export interface ShardLed {
+  node: number;
+  epoch: number;
+}
+export interface ShardLedInit {
+  node?: number | undefined;
+  epoch?: number | undefined;
+}
+
+export function encodeShardLed(w: Writer, m: ShardLedInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(16); w.varint(m.epoch); }
+}
+
+export function decodeShardLed(r: Reader, end: number): ShardLed {
+  let node_: number = 0;
+  let epoch_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 16: epoch_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, epoch: epoch_ };
+}
+
+export interface ShardSplit {
+  at: number;
+  child: number;
+}
+export interface ShardSplitInit {
+  at?: number | undefined;
+  child?: number | undefined;
+}
+
+export function encodeShardSplit(w: Writer, m: ShardSplitInit): void {
+  if (m.at !== undefined && m.at !== 0) { w.varint(8); w.varint(m.at); }
+  if (m.child !== undefined && m.child !== 0) { w.varint(16); w.varint(m.child); }
+}
+
+export function decodeShardSplit(r: Reader, end: number): ShardSplit {
+  let at_: number = 0;
+  let child_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: at_ = r.varint(); break;
+      case 16: child_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { at: at_, child: child_ };
+}
+
+export interface ShardFrozen {
+  into: number;
+}
+export interface ShardFrozenInit {
+  into?: number | undefined;
+}
+
+export function encodeShardFrozen(w: Writer, m: ShardFrozenInit): void {
+  if (m.into !== undefined && m.into !== 0) { w.varint(8); w.varint(m.into); }
+}
+
+export function decodeShardFrozen(r: Reader, end: number): ShardFrozen {
+  let into_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: into_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { into: into_ };
+}
+
+export interface ShardThawed {
+
+}
+export interface ShardThawedInit {
+
+}
+
+export function encodeShardThawed(w: Writer, m: ShardThawedInit): void {
+
+}
+
+export function decodeShardThawed(r: Reader, end: number): ShardThawed {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface ShardAbsorbed {
+  shard: number;
+  through: number;
+  last: number;
+  ancestor: number[];
+  clockMs: number;
+}
+export interface ShardAbsorbedInit {
+  shard?: number | undefined;
+  through?: number | undefined;
+  last?: number | undefined;
+  ancestor?: readonly number[] | undefined;
+  clockMs?: number | undefined;
+}
+
+export function encodeShardAbsorbed(w: Writer, m: ShardAbsorbedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(16); w.varint(m.through); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(24); w.varint(m.last); }
+  if (m.ancestor !== undefined) for (const item of m.ancestor) { w.varint(32); w.varint(item); }
+  if (m.clockMs !== undefined && m.clockMs !== 0) { w.varint(40); w.varint(m.clockMs); }
+}
+
+export function decodeShardAbsorbed(r: Reader, end: number): ShardAbsorbed {
+  let shard_: number = 0;
+  let through_: number = 0;
+  let last_: number = 0;
+  const ancestor_: number[] = [];
+  let clockMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: through_ = r.varint(); break;
+      case 24: last_ = r.varint(); break;
+      case 32: ancestor_.push(r.varint()); break;
+      case 40: clockMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, through: through_, last: last_, ancestor: ancestor_, clockMs: clockMs_ };
 }
 
 export interface RunDelivered {
@@ -1155,6 +2804,13 @@ export interface RunState {
   deliveredSeq: number;
   deliverableEnd: number;
   appliedIndex: number;
+  lastShard: number;
+  outbox: OutboxPair[];
+  inbox: InboxSender[];
+  awaiter: Awaiter[];
+  owed: OwedResult[];
+  numberFloor: number;
+  messagesSent: number;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -1184,6 +2840,13 @@ export interface RunStateInit {
   deliveredSeq?: number | undefined;
   deliverableEnd?: number | undefined;
   appliedIndex?: number | undefined;
+  lastShard?: number | undefined;
+  outbox?: readonly OutboxPairInit[] | undefined;
+  inbox?: readonly InboxSenderInit[] | undefined;
+  awaiter?: readonly AwaiterInit[] | undefined;
+  owed?: readonly OwedResultInit[] | undefined;
+  numberFloor?: number | undefined;
+  messagesSent?: number | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -1214,6 +2877,13 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.deliveredSeq !== undefined && m.deliveredSeq !== 0) { w.varint(208); w.varint(m.deliveredSeq); }
   if (m.deliverableEnd !== undefined && m.deliverableEnd !== 0) { w.varint(216); w.varint(m.deliverableEnd); }
   if (m.appliedIndex !== undefined && m.appliedIndex !== 0) { w.varint(224); w.varint(m.appliedIndex); }
+  if (m.lastShard !== undefined && m.lastShard !== 0) { w.varint(232); w.varint(m.lastShard); }
+  if (m.outbox !== undefined) for (const item of m.outbox) { { const mark = w.begin(242); encodeOutboxPair(w, item); w.close(mark); } }
+  if (m.inbox !== undefined) for (const item of m.inbox) { { const mark = w.begin(250); encodeInboxSender(w, item); w.close(mark); } }
+  if (m.awaiter !== undefined) for (const item of m.awaiter) { { const mark = w.begin(258); encodeAwaiter(w, item); w.close(mark); } }
+  if (m.owed !== undefined) for (const item of m.owed) { { const mark = w.begin(266); encodeOwedResult(w, item); w.close(mark); } }
+  if (m.numberFloor !== undefined && m.numberFloor !== 0) { w.varint(272); w.varint(m.numberFloor); }
+  if (m.messagesSent !== undefined && m.messagesSent !== 0) { w.varint(280); w.varint(m.messagesSent); }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -1244,6 +2914,13 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let deliveredSeq_: number = 0;
   let deliverableEnd_: number = 0;
   let appliedIndex_: number = 0;
+  let lastShard_: number = 0;
+  const outbox_: OutboxPair[] = [];
+  const inbox_: InboxSender[] = [];
+  const awaiter_: Awaiter[] = [];
+  const owed_: OwedResult[] = [];
+  let numberFloor_: number = 0;
+  let messagesSent_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1275,11 +2952,18 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 208: deliveredSeq_ = r.varint(); break;
       case 216: deliverableEnd_ = r.varint(); break;
       case 224: appliedIndex_ = r.varint(); break;
+      case 232: lastShard_ = r.varint(); break;
+      case 242: outbox_.push(decodeOutboxPair(r, r.extent(end))); break;
+      case 250: inbox_.push(decodeInboxSender(r, r.extent(end))); break;
+      case 258: awaiter_.push(decodeAwaiter(r, r.extent(end))); break;
+      case 266: owed_.push(decodeOwedResult(r, r.extent(end))); break;
+      case 272: numberFloor_ = r.varint(); break;
+      case 280: messagesSent_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_ };
 }
 
 export interface UsedKey {
@@ -1360,6 +3044,7 @@ export interface PendingOp {
   heartbeat: Payload | undefined;
   scheduledSeq: number;
   lastFailure: string;
+  to: string;
 }
 export interface PendingOpInit {
   op?: number | undefined;
@@ -1374,6 +3059,7 @@ export interface PendingOpInit {
   heartbeat?: PayloadInit | undefined;
   scheduledSeq?: number | undefined;
   lastFailure?: string | undefined;
+  to?: string | undefined;
 }
 
 export function encodePendingOp(w: Writer, m: PendingOpInit): void {
@@ -1389,6 +3075,7 @@ export function encodePendingOp(w: Writer, m: PendingOpInit): void {
   if (m.heartbeat !== undefined) { { const mark = w.begin(82); encodePayload(w, m.heartbeat); w.close(mark); } }
   if (m.scheduledSeq !== undefined && m.scheduledSeq !== 0) { w.varint(88); w.varint(m.scheduledSeq); }
   if (m.lastFailure !== undefined && m.lastFailure !== "") { w.text(98, m.lastFailure); }
+  if (m.to !== undefined && m.to !== "") { w.text(106, m.to); }
 }
 
 export function decodePendingOp(r: Reader, end: number): PendingOp {
@@ -1404,6 +3091,7 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
   let heartbeat_: Payload | undefined;
   let scheduledSeq_: number = 0;
   let lastFailure_: string = "";
+  let to_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1420,11 +3108,117 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
       case 82: heartbeat_ = decodePayload(r, r.extent(end)); break;
       case 88: scheduledSeq_ = r.varint(); break;
       case 98: lastFailure_ = r.text(end); break;
+      case 106: to_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_ };
+  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_ };
+}
+
+export interface ShardHeader {
+  format: number;
+  first: number;
+  last: number;
+  epoch: number;
+  leader: number;
+  frozenInto: number;
+  frozenIndex: number;
+  ancestor: number[];
+  joined: JoinedKeys[];
+  changedIndex: number;
+}
+export interface ShardHeaderInit {
+  format?: number | undefined;
+  first?: number | undefined;
+  last?: number | undefined;
+  epoch?: number | undefined;
+  leader?: number | undefined;
+  frozenInto?: number | undefined;
+  frozenIndex?: number | undefined;
+  ancestor?: readonly number[] | undefined;
+  joined?: readonly JoinedKeysInit[] | undefined;
+  changedIndex?: number | undefined;
+}
+
+export function encodeShardHeader(w: Writer, m: ShardHeaderInit): void {
+  if (m.format !== undefined && m.format !== 0) { w.varint(8); w.varint(m.format); }
+  if (m.first !== undefined && m.first !== 0) { w.varint(16); w.varint(m.first); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(24); w.varint(m.last); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(32); w.varint(m.epoch); }
+  if (m.leader !== undefined && m.leader !== 0) { w.varint(40); w.varint(m.leader); }
+  if (m.frozenInto !== undefined && m.frozenInto !== 0) { w.varint(48); w.varint(m.frozenInto); }
+  if (m.frozenIndex !== undefined && m.frozenIndex !== 0) { w.varint(56); w.varint(m.frozenIndex); }
+  if (m.ancestor !== undefined) for (const item of m.ancestor) { w.varint(64); w.varint(item); }
+  if (m.joined !== undefined) for (const item of m.joined) { { const mark = w.begin(74); encodeJoinedKeys(w, item); w.close(mark); } }
+  if (m.changedIndex !== undefined && m.changedIndex !== 0) { w.varint(80); w.varint(m.changedIndex); }
+}
+
+export function decodeShardHeader(r: Reader, end: number): ShardHeader {
+  let format_: number = 0;
+  let first_: number = 0;
+  let last_: number = 0;
+  let epoch_: number = 0;
+  let leader_: number = 0;
+  let frozenInto_: number = 0;
+  let frozenIndex_: number = 0;
+  const ancestor_: number[] = [];
+  const joined_: JoinedKeys[] = [];
+  let changedIndex_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: format_ = r.varint(); break;
+      case 16: first_ = r.varint(); break;
+      case 24: last_ = r.varint(); break;
+      case 32: epoch_ = r.varint(); break;
+      case 40: leader_ = r.varint(); break;
+      case 48: frozenInto_ = r.varint(); break;
+      case 56: frozenIndex_ = r.varint(); break;
+      case 64: ancestor_.push(r.varint()); break;
+      case 74: joined_.push(decodeJoinedKeys(r, r.extent(end))); break;
+      case 80: changedIndex_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { format: format_, first: first_, last: last_, epoch: epoch_, leader: leader_, frozenInto: frozenInto_, frozenIndex: frozenIndex_, ancestor: ancestor_, joined: joined_, changedIndex: changedIndex_ };
+}
+
+export interface JoinedKeys {
+  first: number;
+  last: number;
+  index: number;
+}
+export interface JoinedKeysInit {
+  first?: number | undefined;
+  last?: number | undefined;
+  index?: number | undefined;
+}
+
+export function encodeJoinedKeys(w: Writer, m: JoinedKeysInit): void {
+  if (m.first !== undefined && m.first !== 0) { w.varint(8); w.varint(m.first); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(16); w.varint(m.last); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(24); w.varint(m.index); }
+}
+
+export function decodeJoinedKeys(r: Reader, end: number): JoinedKeys {
+  let first_: number = 0;
+  let last_: number = 0;
+  let index_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: first_ = r.varint(); break;
+      case 16: last_ = r.varint(); break;
+      case 24: index_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { first: first_, last: last_, index: index_ };
 }
 
 export const ActivatedStatus = {
@@ -1446,6 +3240,8 @@ export const CommandKind = {
   complete: 5,
   fail: 6,
   cancelled: 7,
+  sendSignal: 8,
+  awaitResult: 9,
 } as const;
 export type CommandKind = (typeof CommandKind)[keyof typeof CommandKind];
 
@@ -1508,6 +3304,8 @@ export type WorkerItem =
   | {  kind: "queryAnswer"; value: QueryAnswer }
   | {  kind: "evicted"; value: Evicted }
   | {  kind: "draining"; value: Draining }
+  | {  kind: "capacity"; value: Capacity }
+  | {  kind: "held"; value: Held }
   | {  kind: "unknown" };
 export type WorkerItemInit =
   | {  kind: "hello"; value: HelloInit }
@@ -1517,7 +3315,9 @@ export type WorkerItemInit =
   | {  kind: "ack"; value: AckInit }
   | {  kind: "queryAnswer"; value: QueryAnswerInit }
   | {  kind: "evicted"; value: EvictedInit }
-  | {  kind: "draining"; value: DrainingInit };
+  | {  kind: "draining"; value: DrainingInit }
+  | {  kind: "capacity"; value: CapacityInit }
+  | {  kind: "held"; value: HeldInit };
 
 export function encodeWorkerItem(w: Writer, m: WorkerItemInit): void {
   switch (m.kind) {
@@ -1529,6 +3329,8 @@ export function encodeWorkerItem(w: Writer, m: WorkerItemInit): void {
     case "queryAnswer": { const mark = w.begin(50); encodeQueryAnswer(w, m.value); w.close(mark); } break;
     case "evicted": { const mark = w.begin(58); encodeEvicted(w, m.value); w.close(mark); } break;
     case "draining": { const mark = w.begin(66); encodeDraining(w, m.value); w.close(mark); } break;
+    case "capacity": { const mark = w.begin(74); encodeCapacity(w, m.value); w.close(mark); } break;
+    case "held": { const mark = w.begin(82); encodeHeld(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -1542,6 +3344,8 @@ export function decodeWorkerItem(r: Reader, end: number): WorkerItem {
   let queryAnswer_: QueryAnswer | undefined;
   let evicted_: Evicted | undefined;
   let draining_: Draining | undefined;
+  let capacity_: Capacity | undefined;
+  let held_: Held | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1554,6 +3358,8 @@ export function decodeWorkerItem(r: Reader, end: number): WorkerItem {
       case 50: queryAnswer_ = decodeQueryAnswer(r, r.extent(end)); choice = 6; break;
       case 58: evicted_ = decodeEvicted(r, r.extent(end)); choice = 7; break;
       case 66: draining_ = decodeDraining(r, r.extent(end)); choice = 8; break;
+      case 74: capacity_ = decodeCapacity(r, r.extent(end)); choice = 9; break;
+      case 82: held_ = decodeHeld(r, r.extent(end)); choice = 10; break;
       default: r.skip(tag, end);
     }
   }
@@ -1566,6 +3372,8 @@ export function decodeWorkerItem(r: Reader, end: number): WorkerItem {
     : choice === 6 ? { kind: "queryAnswer", value: queryAnswer_ as QueryAnswer }
     : choice === 7 ? { kind: "evicted", value: evicted_ as Evicted }
     : choice === 8 ? { kind: "draining", value: draining_ as Draining }
+    : choice === 9 ? { kind: "capacity", value: capacity_ as Capacity }
+    : choice === 10 ? { kind: "held", value: held_ as Held }
     : { kind: "unknown" };
 }
 
@@ -1576,6 +3384,8 @@ export type ServerItem =
   | {  kind: "cancelTask"; value: CancelTask }
   | {  kind: "query"; value: Query }
   | {  kind: "drop"; value: Drop }
+  | {  kind: "nodes"; value: Nodes }
+  | {  kind: "recall"; value: Recall }
   | {  kind: "unknown" };
 export type ServerItemInit =
   | {  kind: "welcome"; value: WelcomeInit }
@@ -1583,7 +3393,9 @@ export type ServerItemInit =
   | {  kind: "task"; value: TaskInit }
   | {  kind: "cancelTask"; value: CancelTaskInit }
   | {  kind: "query"; value: QueryInit }
-  | {  kind: "drop"; value: DropInit };
+  | {  kind: "drop"; value: DropInit }
+  | {  kind: "nodes"; value: NodesInit }
+  | {  kind: "recall"; value: RecallInit };
 
 export function encodeServerItem(w: Writer, m: ServerItemInit): void {
   switch (m.kind) {
@@ -1593,6 +3405,8 @@ export function encodeServerItem(w: Writer, m: ServerItemInit): void {
     case "cancelTask": { const mark = w.begin(34); encodeCancelTask(w, m.value); w.close(mark); } break;
     case "query": { const mark = w.begin(42); encodeQuery(w, m.value); w.close(mark); } break;
     case "drop": { const mark = w.begin(50); encodeDrop(w, m.value); w.close(mark); } break;
+    case "nodes": { const mark = w.begin(58); encodeNodes(w, m.value); w.close(mark); } break;
+    case "recall": { const mark = w.begin(66); encodeRecall(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -1604,6 +3418,8 @@ export function decodeServerItem(r: Reader, end: number): ServerItem {
   let cancelTask_: CancelTask | undefined;
   let query_: Query | undefined;
   let drop_: Drop | undefined;
+  let nodes_: Nodes | undefined;
+  let recall_: Recall | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1614,6 +3430,8 @@ export function decodeServerItem(r: Reader, end: number): ServerItem {
       case 34: cancelTask_ = decodeCancelTask(r, r.extent(end)); choice = 4; break;
       case 42: query_ = decodeQuery(r, r.extent(end)); choice = 5; break;
       case 50: drop_ = decodeDrop(r, r.extent(end)); choice = 6; break;
+      case 58: nodes_ = decodeNodes(r, r.extent(end)); choice = 7; break;
+      case 66: recall_ = decodeRecall(r, r.extent(end)); choice = 8; break;
       default: r.skip(tag, end);
     }
   }
@@ -1624,6 +3442,8 @@ export function decodeServerItem(r: Reader, end: number): ServerItem {
     : choice === 4 ? { kind: "cancelTask", value: cancelTask_ as CancelTask }
     : choice === 5 ? { kind: "query", value: query_ as Query }
     : choice === 6 ? { kind: "drop", value: drop_ as Drop }
+    : choice === 7 ? { kind: "nodes", value: nodes_ as Nodes }
+    : choice === 8 ? { kind: "recall", value: recall_ as Recall }
     : { kind: "unknown" };
 }
 
@@ -1703,6 +3523,9 @@ export interface Welcome {
   version: string;
   epoch: number;
   localSocket: string;
+  nodes: Nodes | undefined;
+  node: number;
+  address: string;
 }
 export interface WelcomeInit {
   clusterId?: string | undefined;
@@ -1710,6 +3533,9 @@ export interface WelcomeInit {
   version?: string | undefined;
   epoch?: number | undefined;
   localSocket?: string | undefined;
+  nodes?: NodesInit | undefined;
+  node?: number | undefined;
+  address?: string | undefined;
 }
 
 export function encodeWelcome(w: Writer, m: WelcomeInit): void {
@@ -1718,6 +3544,9 @@ export function encodeWelcome(w: Writer, m: WelcomeInit): void {
   if (m.version !== undefined && m.version !== "") { w.text(26, m.version); }
   if (m.epoch !== undefined && m.epoch !== 0) { w.varint(32); w.varint(m.epoch); }
   if (m.localSocket !== undefined && m.localSocket !== "") { w.text(42, m.localSocket); }
+  if (m.nodes !== undefined) { { const mark = w.begin(50); encodeNodes(w, m.nodes); w.close(mark); } }
+  if (m.node !== undefined && m.node !== 0) { w.varint(56); w.varint(m.node); }
+  if (m.address !== undefined && m.address !== "") { w.text(66, m.address); }
 }
 
 export function decodeWelcome(r: Reader, end: number): Welcome {
@@ -1726,6 +3555,9 @@ export function decodeWelcome(r: Reader, end: number): Welcome {
   let version_: string = "";
   let epoch_: number = 0;
   let localSocket_: string = "";
+  let nodes_: Nodes | undefined;
+  let node_: number = 0;
+  let address_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1735,11 +3567,14 @@ export function decodeWelcome(r: Reader, end: number): Welcome {
       case 26: version_ = r.text(end); break;
       case 32: epoch_ = r.varint(); break;
       case 42: localSocket_ = r.text(end); break;
+      case 50: nodes_ = decodeNodes(r, r.extent(end)); break;
+      case 56: node_ = r.varint(); break;
+      case 66: address_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { clusterId: clusterId_, session: session_, version: version_, epoch: epoch_, localSocket: localSocket_ };
+  return { clusterId: clusterId_, session: session_, version: version_, epoch: epoch_, localSocket: localSocket_, nodes: nodes_, node: node_, address: address_ };
 }
 
 export interface Activate {
@@ -1752,6 +3587,7 @@ export interface Activate {
   type: string;
   events: Uint8Array[];
   readOnly: boolean;
+  shard: number;
 }
 export interface ActivateInit {
   handle?: number | undefined;
@@ -1763,6 +3599,7 @@ export interface ActivateInit {
   type?: string | undefined;
   events?: readonly Uint8Array[] | undefined;
   readOnly?: boolean | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeActivate(w: Writer, m: ActivateInit): void {
@@ -1775,6 +3612,7 @@ export function encodeActivate(w: Writer, m: ActivateInit): void {
   if (m.type !== undefined && m.type !== "") { w.text(58, m.type); }
   if (m.events !== undefined) for (const item of m.events) { w.field(66, item); }
   if (m.readOnly === true) { w.varint(72); w.varint(1); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(80); w.varint(m.shard); }
 }
 
 export function decodeActivate(r: Reader, end: number): Activate {
@@ -1787,6 +3625,7 @@ export function decodeActivate(r: Reader, end: number): Activate {
   let type_: string = "";
   const events_: Uint8Array[] = [];
   let readOnly_: boolean = false;
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1800,11 +3639,12 @@ export function decodeActivate(r: Reader, end: number): Activate {
       case 58: type_ = r.text(end); break;
       case 66: events_.push(r.view(end)); break;
       case 72: readOnly_ = r.varint() !== 0; break;
+      case 80: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { handle: handle_, activation: activation_, fromStart: fromStart_, more: more_, run: run_, bundle: bundle_, type: type_, events: events_, readOnly: readOnly_ };
+  return { handle: handle_, activation: activation_, fromStart: fromStart_, more: more_, run: run_, bundle: bundle_, type: type_, events: events_, readOnly: readOnly_, shard: shard_ };
 }
 
 export interface Activated {
@@ -1813,6 +3653,7 @@ export interface Activated {
   status: number;
   commands: Command[];
   problem: string;
+  shard: number;
 }
 export interface ActivatedInit {
   handle?: number | undefined;
@@ -1820,6 +3661,7 @@ export interface ActivatedInit {
   status?: number | undefined;
   commands?: readonly CommandInit[] | undefined;
   problem?: string | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeActivated(w: Writer, m: ActivatedInit): void {
@@ -1828,6 +3670,7 @@ export function encodeActivated(w: Writer, m: ActivatedInit): void {
   if (m.status !== undefined && m.status !== 0) { w.varint(24); w.varint(m.status); }
   if (m.commands !== undefined) for (const item of m.commands) { { const mark = w.begin(34); encodeCommand(w, item); w.close(mark); } }
   if (m.problem !== undefined && m.problem !== "") { w.text(42, m.problem); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(48); w.varint(m.shard); }
 }
 
 export function decodeActivated(r: Reader, end: number): Activated {
@@ -1836,6 +3679,7 @@ export function decodeActivated(r: Reader, end: number): Activated {
   let status_: number = 0;
   const commands_: Command[] = [];
   let problem_: string = "";
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1845,11 +3689,12 @@ export function decodeActivated(r: Reader, end: number): Activated {
       case 24: status_ = r.varint(); break;
       case 34: commands_.push(decodeCommand(r, r.extent(end))); break;
       case 42: problem_ = r.text(end); break;
+      case 48: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { handle: handle_, activation: activation_, status: status_, commands: commands_, problem: problem_ };
+  return { handle: handle_, activation: activation_, status: status_, commands: commands_, problem: problem_, shard: shard_ };
 }
 
 export interface Command {
@@ -1860,6 +3705,7 @@ export interface Command {
   options: ActivityOptions | undefined;
   durationMs: number;
   failure: Failure | undefined;
+  to: string;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -1869,6 +3715,7 @@ export interface CommandInit {
   options?: ActivityOptionsInit | undefined;
   durationMs?: number | undefined;
   failure?: FailureInit | undefined;
+  to?: string | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -1879,6 +3726,7 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.options !== undefined) { { const mark = w.begin(42); encodeActivityOptions(w, m.options); w.close(mark); } }
   if (m.durationMs !== undefined && m.durationMs !== 0) { w.varint(48); w.varint(m.durationMs); }
   if (m.failure !== undefined) { { const mark = w.begin(58); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.to !== undefined && m.to !== "") { w.text(66, m.to); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -1889,6 +3737,7 @@ export function decodeCommand(r: Reader, end: number): Command {
   let options_: ActivityOptions | undefined;
   let durationMs_: number = 0;
   let failure_: Failure | undefined;
+  let to_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1900,11 +3749,12 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 42: options_ = decodeActivityOptions(r, r.extent(end)); break;
       case 48: durationMs_ = r.varint(); break;
       case 58: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 66: to_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_ };
 }
 
 export interface TaskToken {
@@ -1967,6 +3817,7 @@ export interface Task {
   idempotencyKey: string;
   number: number;
   workflowType: string;
+  shard: number;
 }
 export interface TaskInit {
   token?: TaskTokenInit | undefined;
@@ -1978,6 +3829,7 @@ export interface TaskInit {
   idempotencyKey?: string | undefined;
   number?: number | undefined;
   workflowType?: string | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeTask(w: Writer, m: TaskInit): void {
@@ -1990,6 +3842,7 @@ export function encodeTask(w: Writer, m: TaskInit): void {
   if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(58, m.idempotencyKey); }
   if (m.number !== undefined && m.number !== 0) { w.varint(64); w.varint(m.number); }
   if (m.workflowType !== undefined && m.workflowType !== "") { w.text(74, m.workflowType); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(80); w.varint(m.shard); }
 }
 
 export function decodeTask(r: Reader, end: number): Task {
@@ -2002,6 +3855,7 @@ export function decodeTask(r: Reader, end: number): Task {
   let idempotencyKey_: string = "";
   let number_: number = 0;
   let workflowType_: string = "";
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2015,11 +3869,12 @@ export function decodeTask(r: Reader, end: number): Task {
       case 58: idempotencyKey_ = r.text(end); break;
       case 64: number_ = r.varint(); break;
       case 74: workflowType_ = r.text(end); break;
+      case 80: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { token: token_, name: name_, input: input_, startToCloseMs: startToCloseMs_, heartbeatMs: heartbeatMs_, heartbeat: heartbeat_, idempotencyKey: idempotencyKey_, number: number_, workflowType: workflowType_ };
+  return { token: token_, name: name_, input: input_, startToCloseMs: startToCloseMs_, heartbeatMs: heartbeatMs_, heartbeat: heartbeat_, idempotencyKey: idempotencyKey_, number: number_, workflowType: workflowType_, shard: shard_ };
 }
 
 export interface TaskDone {
@@ -2147,12 +4002,14 @@ export interface Query {
   handle: number;
   name: string;
   input: Payload | undefined;
+  shard: number;
 }
 export interface QueryInit {
   query?: number | undefined;
   handle?: number | undefined;
   name?: string | undefined;
   input?: PayloadInit | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeQuery(w: Writer, m: QueryInit): void {
@@ -2160,6 +4017,7 @@ export function encodeQuery(w: Writer, m: QueryInit): void {
   if (m.handle !== undefined && m.handle !== 0) { w.varint(16); w.varint(m.handle); }
   if (m.name !== undefined && m.name !== "") { w.text(26, m.name); }
   if (m.input !== undefined) { { const mark = w.begin(34); encodePayload(w, m.input); w.close(mark); } }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(40); w.varint(m.shard); }
 }
 
 export function decodeQuery(r: Reader, end: number): Query {
@@ -2167,6 +4025,7 @@ export function decodeQuery(r: Reader, end: number): Query {
   let handle_: number = 0;
   let name_: string = "";
   let input_: Payload | undefined;
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2175,11 +4034,12 @@ export function decodeQuery(r: Reader, end: number): Query {
       case 16: handle_ = r.varint(); break;
       case 26: name_ = r.text(end); break;
       case 34: input_ = decodePayload(r, r.extent(end)); break;
+      case 40: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { query: query_, handle: handle_, name: name_, input: input_ };
+  return { query: query_, handle: handle_, name: name_, input: input_, shard: shard_ };
 }
 
 export interface QueryAnswer {
@@ -2187,12 +4047,14 @@ export interface QueryAnswer {
   result: Payload | undefined;
   failure: Failure | undefined;
   notCached: boolean;
+  shard: number;
 }
 export interface QueryAnswerInit {
   query?: number | undefined;
   result?: PayloadInit | undefined;
   failure?: FailureInit | undefined;
   notCached?: boolean | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeQueryAnswer(w: Writer, m: QueryAnswerInit): void {
@@ -2200,6 +4062,7 @@ export function encodeQueryAnswer(w: Writer, m: QueryAnswerInit): void {
   if (m.result !== undefined) { { const mark = w.begin(18); encodePayload(w, m.result); w.close(mark); } }
   if (m.failure !== undefined) { { const mark = w.begin(26); encodeFailure(w, m.failure); w.close(mark); } }
   if (m.notCached === true) { w.varint(32); w.varint(1); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(40); w.varint(m.shard); }
 }
 
 export function decodeQueryAnswer(r: Reader, end: number): QueryAnswer {
@@ -2207,6 +4070,7 @@ export function decodeQueryAnswer(r: Reader, end: number): QueryAnswer {
   let result_: Payload | undefined;
   let failure_: Failure | undefined;
   let notCached_: boolean = false;
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2215,61 +4079,72 @@ export function decodeQueryAnswer(r: Reader, end: number): QueryAnswer {
       case 18: result_ = decodePayload(r, r.extent(end)); break;
       case 26: failure_ = decodeFailure(r, r.extent(end)); break;
       case 32: notCached_ = r.varint() !== 0; break;
+      case 40: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { query: query_, result: result_, failure: failure_, notCached: notCached_ };
+  return { query: query_, result: result_, failure: failure_, notCached: notCached_, shard: shard_ };
 }
 
 export interface Drop {
   handle: number;
+  shard: number;
 }
 export interface DropInit {
   handle?: number | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeDrop(w: Writer, m: DropInit): void {
   if (m.handle !== undefined && m.handle !== 0) { w.varint(8); w.varint(m.handle); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(16); w.varint(m.shard); }
 }
 
 export function decodeDrop(r: Reader, end: number): Drop {
   let handle_: number = 0;
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: handle_ = r.varint(); break;
+      case 16: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { handle: handle_ };
+  return { handle: handle_, shard: shard_ };
 }
 
 export interface Evicted {
   handle: number;
+  shard: number;
 }
 export interface EvictedInit {
   handle?: number | undefined;
+  shard?: number | undefined;
 }
 
 export function encodeEvicted(w: Writer, m: EvictedInit): void {
   if (m.handle !== undefined && m.handle !== 0) { w.varint(8); w.varint(m.handle); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(16); w.varint(m.shard); }
 }
 
 export function decodeEvicted(r: Reader, end: number): Evicted {
   let handle_: number = 0;
+  let shard_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: handle_ = r.varint(); break;
+      case 16: shard_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { handle: handle_ };
+  return { handle: handle_, shard: shard_ };
 }
 
 export interface Draining {
@@ -2295,6 +4170,91 @@ export function decodeDraining(r: Reader, end: number): Draining {
   }
   r.leave(end);
   return {  };
+}
+
+export interface Capacity {
+  activitySlots: number;
+  runSlots: number;
+}
+export interface CapacityInit {
+  activitySlots?: number | undefined;
+  runSlots?: number | undefined;
+}
+
+export function encodeCapacity(w: Writer, m: CapacityInit): void {
+  if (m.activitySlots !== undefined && m.activitySlots !== 0) { w.varint(8); w.varint(m.activitySlots); }
+  if (m.runSlots !== undefined && m.runSlots !== 0) { w.varint(16); w.varint(m.runSlots); }
+}
+
+export function decodeCapacity(r: Reader, end: number): Capacity {
+  let activitySlots_: number = 0;
+  let runSlots_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: activitySlots_ = r.varint(); break;
+      case 16: runSlots_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { activitySlots: activitySlots_, runSlots: runSlots_ };
+}
+
+export interface Recall {
+  shard: number;
+}
+export interface RecallInit {
+  shard?: number | undefined;
+}
+
+export function encodeRecall(w: Writer, m: RecallInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+}
+
+export function decodeRecall(r: Reader, end: number): Recall {
+  let shard_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_ };
+}
+
+export interface Held {
+  shard: number;
+  token: TaskToken[];
+}
+export interface HeldInit {
+  shard?: number | undefined;
+  token?: readonly TaskTokenInit[] | undefined;
+}
+
+export function encodeHeld(w: Writer, m: HeldInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.token !== undefined) for (const item of m.token) { { const mark = w.begin(18); encodeTaskToken(w, item); w.close(mark); } }
+}
+
+export function decodeHeld(r: Reader, end: number): Held {
+  let shard_: number = 0;
+  const token_: TaskToken[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: token_.push(decodeTaskToken(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, token: token_ };
 }
 
 export const RunStatus = {
@@ -2421,6 +4381,7 @@ export type ReplyItem =
   | { request: number; kind: "cancel"; value: CancelReply }
   | { request: number; kind: "query"; value: QueryReply }
   | { request: number; kind: "error"; value: ErrorDetail }
+  | { request: number; kind: "nodes"; value: Nodes }
   | { request: number; kind: "unknown" };
 export type ReplyItemInit =
   | { request?: number | undefined; kind: "start"; value: StartReplyInit }
@@ -2428,7 +4389,8 @@ export type ReplyItemInit =
   | { request?: number | undefined; kind: "result"; value: ResultReplyInit }
   | { request?: number | undefined; kind: "cancel"; value: CancelReplyInit }
   | { request?: number | undefined; kind: "query"; value: QueryReplyInit }
-  | { request?: number | undefined; kind: "error"; value: ErrorDetailInit };
+  | { request?: number | undefined; kind: "error"; value: ErrorDetailInit }
+  | { request?: number | undefined; kind: "nodes"; value: NodesInit };
 
 export function encodeReplyItem(w: Writer, m: ReplyItemInit): void {
   if (m.request !== undefined && m.request !== 0) { w.varint(8); w.varint(m.request); }
@@ -2439,6 +4401,7 @@ export function encodeReplyItem(w: Writer, m: ReplyItemInit): void {
     case "cancel": { const mark = w.begin(42); encodeCancelReply(w, m.value); w.close(mark); } break;
     case "query": { const mark = w.begin(50); encodeQueryReply(w, m.value); w.close(mark); } break;
     case "error": { const mark = w.begin(58); encodeErrorDetail(w, m.value); w.close(mark); } break;
+    case "nodes": { const mark = w.begin(66); encodeNodes(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -2451,6 +4414,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
   let cancel_: CancelReply | undefined;
   let query_: QueryReply | undefined;
   let error_: ErrorDetail | undefined;
+  let nodes_: Nodes | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2462,6 +4426,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
       case 42: cancel_ = decodeCancelReply(r, r.extent(end)); choice = 5; break;
       case 50: query_ = decodeQueryReply(r, r.extent(end)); choice = 6; break;
       case 58: error_ = decodeErrorDetail(r, r.extent(end)); choice = 7; break;
+      case 66: nodes_ = decodeNodes(r, r.extent(end)); choice = 8; break;
       default: r.skip(tag, end);
     }
   }
@@ -2472,6 +4437,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
     : choice === 5 ? { request: request_, kind: "cancel", value: cancel_ as CancelReply }
     : choice === 6 ? { request: request_, kind: "query", value: query_ as QueryReply }
     : choice === 7 ? { request: request_, kind: "error", value: error_ as ErrorDetail }
+    : choice === 8 ? { request: request_, kind: "nodes", value: nodes_ as Nodes }
     : { request: request_, kind: "unknown" };
 }
 
@@ -3568,4 +5534,4842 @@ export function decodeBlobChunk(r: Reader, end: number): BlobChunk {
   }
   r.leave(end);
   return { data: data_ };
+}
+
+export interface ListNodesRequest {
+
+}
+export interface ListNodesRequestInit {
+
+}
+
+export function encodeListNodesRequest(w: Writer, m: ListNodesRequestInit): void {
+
+}
+
+export function decodeListNodesRequest(r: Reader, end: number): ListNodesRequest {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export const NodePhase = {
+  unspecified: 0,
+  joining: 1,
+  member: 2,
+  leaving: 3,
+  removed: 4,
+} as const;
+export type NodePhase = (typeof NodePhase)[keyof typeof NodePhase];
+
+export const MemberState = {
+  unspecified: 0,
+  live: 1,
+  unreachable: 2,
+  leaving: 3,
+  removed: 4,
+} as const;
+export type MemberState = (typeof MemberState)[keyof typeof MemberState];
+
+export interface Progress {
+  text: string;
+  done: number;
+  total: number;
+  finished: boolean;
+}
+export interface ProgressInit {
+  text?: string | undefined;
+  done?: number | undefined;
+  total?: number | undefined;
+  finished?: boolean | undefined;
+}
+
+export function encodeProgress(w: Writer, m: ProgressInit): void {
+  if (m.text !== undefined && m.text !== "") { w.text(10, m.text); }
+  if (m.done !== undefined && m.done !== 0) { w.varint(16); w.varint(m.done); }
+  if (m.total !== undefined && m.total !== 0) { w.varint(24); w.varint(m.total); }
+  if (m.finished === true) { w.varint(32); w.varint(1); }
+}
+
+export function decodeProgress(r: Reader, end: number): Progress {
+  let text_: string = "";
+  let done_: number = 0;
+  let total_: number = 0;
+  let finished_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: text_ = r.text(end); break;
+      case 16: done_ = r.varint(); break;
+      case 24: total_ = r.varint(); break;
+      case 32: finished_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { text: text_, done: done_, total: total_, finished: finished_ };
+}
+
+export interface ClusterInitRequest {
+
+}
+export interface ClusterInitRequestInit {
+
+}
+
+export function encodeClusterInitRequest(w: Writer, m: ClusterInitRequestInit): void {
+
+}
+
+export function decodeClusterInitRequest(r: Reader, end: number): ClusterInitRequest {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface ClusterInitReply {
+  clusterId: string;
+  node: number;
+}
+export interface ClusterInitReplyInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+}
+
+export function encodeClusterInitReply(w: Writer, m: ClusterInitReplyInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+}
+
+export function decodeClusterInitReply(r: Reader, end: number): ClusterInitReply {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_ };
+}
+
+export interface ClusterJoinRequest {
+  seed: string[];
+}
+export interface ClusterJoinRequestInit {
+  seed?: readonly string[] | undefined;
+}
+
+export function encodeClusterJoinRequest(w: Writer, m: ClusterJoinRequestInit): void {
+  if (m.seed !== undefined) for (const item of m.seed) { w.text(10, item); }
+}
+
+export function decodeClusterJoinRequest(r: Reader, end: number): ClusterJoinRequest {
+  const seed_: string[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: seed_.push(r.text(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { seed: seed_ };
+}
+
+export interface ClusterLeaveRequest {
+  node: number;
+}
+export interface ClusterLeaveRequestInit {
+  node?: number | undefined;
+}
+
+export function encodeClusterLeaveRequest(w: Writer, m: ClusterLeaveRequestInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+}
+
+export function decodeClusterLeaveRequest(r: Reader, end: number): ClusterLeaveRequest {
+  let node_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_ };
+}
+
+export interface ClusterStatusRequest {
+
+}
+export interface ClusterStatusRequestInit {
+
+}
+
+export function encodeClusterStatusRequest(w: Writer, m: ClusterStatusRequestInit): void {
+
+}
+
+export function decodeClusterStatusRequest(r: Reader, end: number): ClusterStatusRequest {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface ClusterStatus {
+  clusterId: string;
+  node: number;
+  phase: number;
+  seed: SeedAttempt[];
+  version: string;
+  placementLeader: number;
+  placementVoter: number[];
+  epoch: number;
+  nodesLive: number;
+  nodesTotal: number;
+  shardsTotal: number;
+  shardsUnderReplicated: number;
+  shardsWithoutLeader: number;
+  versions: VersionCount[];
+  replicationFactor: number;
+  underWay: string[];
+  peer: string;
+}
+export interface ClusterStatusInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+  phase?: number | undefined;
+  seed?: readonly SeedAttemptInit[] | undefined;
+  version?: string | undefined;
+  placementLeader?: number | undefined;
+  placementVoter?: readonly number[] | undefined;
+  epoch?: number | undefined;
+  nodesLive?: number | undefined;
+  nodesTotal?: number | undefined;
+  shardsTotal?: number | undefined;
+  shardsUnderReplicated?: number | undefined;
+  shardsWithoutLeader?: number | undefined;
+  versions?: readonly VersionCountInit[] | undefined;
+  replicationFactor?: number | undefined;
+  underWay?: readonly string[] | undefined;
+  peer?: string | undefined;
+}
+
+export function encodeClusterStatus(w: Writer, m: ClusterStatusInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.phase !== undefined && m.phase !== 0) { w.varint(24); w.varint(m.phase); }
+  if (m.seed !== undefined) for (const item of m.seed) { { const mark = w.begin(34); encodeSeedAttempt(w, item); w.close(mark); } }
+  if (m.version !== undefined && m.version !== "") { w.text(42, m.version); }
+  if (m.placementLeader !== undefined && m.placementLeader !== 0) { w.varint(48); w.varint(m.placementLeader); }
+  if (m.placementVoter !== undefined) for (const item of m.placementVoter) { w.varint(56); w.varint(item); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(64); w.varint(m.epoch); }
+  if (m.nodesLive !== undefined && m.nodesLive !== 0) { w.varint(72); w.varint(m.nodesLive); }
+  if (m.nodesTotal !== undefined && m.nodesTotal !== 0) { w.varint(80); w.varint(m.nodesTotal); }
+  if (m.shardsTotal !== undefined && m.shardsTotal !== 0) { w.varint(88); w.varint(m.shardsTotal); }
+  if (m.shardsUnderReplicated !== undefined && m.shardsUnderReplicated !== 0) { w.varint(96); w.varint(m.shardsUnderReplicated); }
+  if (m.shardsWithoutLeader !== undefined && m.shardsWithoutLeader !== 0) { w.varint(104); w.varint(m.shardsWithoutLeader); }
+  if (m.versions !== undefined) for (const item of m.versions) { { const mark = w.begin(114); encodeVersionCount(w, item); w.close(mark); } }
+  if (m.replicationFactor !== undefined && m.replicationFactor !== 0) { w.varint(120); w.varint(m.replicationFactor); }
+  if (m.underWay !== undefined) for (const item of m.underWay) { w.text(130, item); }
+  if (m.peer !== undefined && m.peer !== "") { w.text(138, m.peer); }
+}
+
+export function decodeClusterStatus(r: Reader, end: number): ClusterStatus {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  let phase_: number = 0;
+  const seed_: SeedAttempt[] = [];
+  let version_: string = "";
+  let placementLeader_: number = 0;
+  const placementVoter_: number[] = [];
+  let epoch_: number = 0;
+  let nodesLive_: number = 0;
+  let nodesTotal_: number = 0;
+  let shardsTotal_: number = 0;
+  let shardsUnderReplicated_: number = 0;
+  let shardsWithoutLeader_: number = 0;
+  const versions_: VersionCount[] = [];
+  let replicationFactor_: number = 0;
+  const underWay_: string[] = [];
+  let peer_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      case 24: phase_ = r.varint(); break;
+      case 34: seed_.push(decodeSeedAttempt(r, r.extent(end))); break;
+      case 42: version_ = r.text(end); break;
+      case 48: placementLeader_ = r.varint(); break;
+      case 56: placementVoter_.push(r.varint()); break;
+      case 64: epoch_ = r.varint(); break;
+      case 72: nodesLive_ = r.varint(); break;
+      case 80: nodesTotal_ = r.varint(); break;
+      case 88: shardsTotal_ = r.varint(); break;
+      case 96: shardsUnderReplicated_ = r.varint(); break;
+      case 104: shardsWithoutLeader_ = r.varint(); break;
+      case 114: versions_.push(decodeVersionCount(r, r.extent(end))); break;
+      case 120: replicationFactor_ = r.varint(); break;
+      case 130: underWay_.push(r.text(end)); break;
+      case 138: peer_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_, phase: phase_, seed: seed_, version: version_, placementLeader: placementLeader_, placementVoter: placementVoter_, epoch: epoch_, nodesLive: nodesLive_, nodesTotal: nodesTotal_, shardsTotal: shardsTotal_, shardsUnderReplicated: shardsUnderReplicated_, shardsWithoutLeader: shardsWithoutLeader_, versions: versions_, replicationFactor: replicationFactor_, underWay: underWay_, peer: peer_ };
+}
+
+export interface SeedAttempt {
+  seed: string;
+  address: string[];
+  problem: string;
+  triedMs: number;
+}
+export interface SeedAttemptInit {
+  seed?: string | undefined;
+  address?: readonly string[] | undefined;
+  problem?: string | undefined;
+  triedMs?: number | undefined;
+}
+
+export function encodeSeedAttempt(w: Writer, m: SeedAttemptInit): void {
+  if (m.seed !== undefined && m.seed !== "") { w.text(10, m.seed); }
+  if (m.address !== undefined) for (const item of m.address) { w.text(18, item); }
+  if (m.problem !== undefined && m.problem !== "") { w.text(26, m.problem); }
+  if (m.triedMs !== undefined && m.triedMs !== 0) { w.varint(32); w.varint(m.triedMs); }
+}
+
+export function decodeSeedAttempt(r: Reader, end: number): SeedAttempt {
+  let seed_: string = "";
+  const address_: string[] = [];
+  let problem_: string = "";
+  let triedMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: seed_ = r.text(end); break;
+      case 18: address_.push(r.text(end)); break;
+      case 26: problem_ = r.text(end); break;
+      case 32: triedMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { seed: seed_, address: address_, problem: problem_, triedMs: triedMs_ };
+}
+
+export interface VersionCount {
+  version: string;
+  nodes: number;
+}
+export interface VersionCountInit {
+  version?: string | undefined;
+  nodes?: number | undefined;
+}
+
+export function encodeVersionCount(w: Writer, m: VersionCountInit): void {
+  if (m.version !== undefined && m.version !== "") { w.text(10, m.version); }
+  if (m.nodes !== undefined && m.nodes !== 0) { w.varint(16); w.varint(m.nodes); }
+}
+
+export function decodeVersionCount(r: Reader, end: number): VersionCount {
+  let version_: string = "";
+  let nodes_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: version_ = r.text(end); break;
+      case 16: nodes_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { version: version_, nodes: nodes_ };
+}
+
+export interface ListMembersRequest {
+  limit: number;
+  pageToken: string;
+  removed: boolean;
+}
+export interface ListMembersRequestInit {
+  limit?: number | undefined;
+  pageToken?: string | undefined;
+  removed?: boolean | undefined;
+}
+
+export function encodeListMembersRequest(w: Writer, m: ListMembersRequestInit): void {
+  if (m.limit !== undefined && m.limit !== 0) { w.varint(8); w.varint(m.limit); }
+  if (m.pageToken !== undefined && m.pageToken !== "") { w.text(18, m.pageToken); }
+  if (m.removed === true) { w.varint(24); w.varint(1); }
+}
+
+export function decodeListMembersRequest(r: Reader, end: number): ListMembersRequest {
+  let limit_: number = 0;
+  let pageToken_: string = "";
+  let removed_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: limit_ = r.varint(); break;
+      case 18: pageToken_ = r.text(end); break;
+      case 24: removed_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { limit: limit_, pageToken: pageToken_, removed: removed_ };
+}
+
+export interface ListMembersReply {
+  member: ClusterMember[];
+  nextPageToken: string;
+}
+export interface ListMembersReplyInit {
+  member?: readonly ClusterMemberInit[] | undefined;
+  nextPageToken?: string | undefined;
+}
+
+export function encodeListMembersReply(w: Writer, m: ListMembersReplyInit): void {
+  if (m.member !== undefined) for (const item of m.member) { { const mark = w.begin(10); encodeClusterMember(w, item); w.close(mark); } }
+  if (m.nextPageToken !== undefined && m.nextPageToken !== "") { w.text(18, m.nextPageToken); }
+}
+
+export function decodeListMembersReply(r: Reader, end: number): ListMembersReply {
+  const member_: ClusterMember[] = [];
+  let nextPageToken_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: member_.push(decodeClusterMember(r, r.extent(end))); break;
+      case 18: nextPageToken_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { member: member_, nextPageToken: nextPageToken_ };
+}
+
+export interface ClusterMember {
+  node: number;
+  peer: string;
+  grpc: string;
+  http: string;
+  zone: string;
+  version: string;
+  state: number;
+  unreachableSinceMs: number;
+  shardsLed: number;
+  replicas: number;
+  diskBytes: number;
+  joinedMs: number;
+  placementVoter: boolean;
+}
+export interface ClusterMemberInit {
+  node?: number | undefined;
+  peer?: string | undefined;
+  grpc?: string | undefined;
+  http?: string | undefined;
+  zone?: string | undefined;
+  version?: string | undefined;
+  state?: number | undefined;
+  unreachableSinceMs?: number | undefined;
+  shardsLed?: number | undefined;
+  replicas?: number | undefined;
+  diskBytes?: number | undefined;
+  joinedMs?: number | undefined;
+  placementVoter?: boolean | undefined;
+}
+
+export function encodeClusterMember(w: Writer, m: ClusterMemberInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.peer !== undefined && m.peer !== "") { w.text(18, m.peer); }
+  if (m.grpc !== undefined && m.grpc !== "") { w.text(26, m.grpc); }
+  if (m.http !== undefined && m.http !== "") { w.text(34, m.http); }
+  if (m.zone !== undefined && m.zone !== "") { w.text(42, m.zone); }
+  if (m.version !== undefined && m.version !== "") { w.text(50, m.version); }
+  if (m.state !== undefined && m.state !== 0) { w.varint(56); w.varint(m.state); }
+  if (m.unreachableSinceMs !== undefined && m.unreachableSinceMs !== 0) { w.varint(64); w.varint(m.unreachableSinceMs); }
+  if (m.shardsLed !== undefined && m.shardsLed !== 0) { w.varint(72); w.varint(m.shardsLed); }
+  if (m.replicas !== undefined && m.replicas !== 0) { w.varint(80); w.varint(m.replicas); }
+  if (m.diskBytes !== undefined && m.diskBytes !== 0) { w.varint(88); w.varint(m.diskBytes); }
+  if (m.joinedMs !== undefined && m.joinedMs !== 0) { w.varint(96); w.varint(m.joinedMs); }
+  if (m.placementVoter === true) { w.varint(104); w.varint(1); }
+}
+
+export function decodeClusterMember(r: Reader, end: number): ClusterMember {
+  let node_: number = 0;
+  let peer_: string = "";
+  let grpc_: string = "";
+  let http_: string = "";
+  let zone_: string = "";
+  let version_: string = "";
+  let state_: number = 0;
+  let unreachableSinceMs_: number = 0;
+  let shardsLed_: number = 0;
+  let replicas_: number = 0;
+  let diskBytes_: number = 0;
+  let joinedMs_: number = 0;
+  let placementVoter_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 18: peer_ = r.text(end); break;
+      case 26: grpc_ = r.text(end); break;
+      case 34: http_ = r.text(end); break;
+      case 42: zone_ = r.text(end); break;
+      case 50: version_ = r.text(end); break;
+      case 56: state_ = r.varint(); break;
+      case 64: unreachableSinceMs_ = r.varint(); break;
+      case 72: shardsLed_ = r.varint(); break;
+      case 80: replicas_ = r.varint(); break;
+      case 88: diskBytes_ = r.varint(); break;
+      case 96: joinedMs_ = r.varint(); break;
+      case 104: placementVoter_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, peer: peer_, grpc: grpc_, http: http_, zone: zone_, version: version_, state: state_, unreachableSinceMs: unreachableSinceMs_, shardsLed: shardsLed_, replicas: replicas_, diskBytes: diskBytes_, joinedMs: joinedMs_, placementVoter: placementVoter_ };
+}
+
+export interface ListShardsRequest {
+  limit: number;
+  pageToken: string;
+}
+export interface ListShardsRequestInit {
+  limit?: number | undefined;
+  pageToken?: string | undefined;
+}
+
+export function encodeListShardsRequest(w: Writer, m: ListShardsRequestInit): void {
+  if (m.limit !== undefined && m.limit !== 0) { w.varint(8); w.varint(m.limit); }
+  if (m.pageToken !== undefined && m.pageToken !== "") { w.text(18, m.pageToken); }
+}
+
+export function decodeListShardsRequest(r: Reader, end: number): ListShardsRequest {
+  let limit_: number = 0;
+  let pageToken_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: limit_ = r.varint(); break;
+      case 18: pageToken_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { limit: limit_, pageToken: pageToken_ };
+}
+
+export interface ListShardsReply {
+  shard: ShardInfo[];
+  nextPageToken: string;
+}
+export interface ListShardsReplyInit {
+  shard?: readonly ShardInfoInit[] | undefined;
+  nextPageToken?: string | undefined;
+}
+
+export function encodeListShardsReply(w: Writer, m: ListShardsReplyInit): void {
+  if (m.shard !== undefined) for (const item of m.shard) { { const mark = w.begin(10); encodeShardInfo(w, item); w.close(mark); } }
+  if (m.nextPageToken !== undefined && m.nextPageToken !== "") { w.text(18, m.nextPageToken); }
+}
+
+export function decodeListShardsReply(r: Reader, end: number): ListShardsReply {
+  const shard_: ShardInfo[] = [];
+  let nextPageToken_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: shard_.push(decodeShardInfo(r, r.extent(end))); break;
+      case 18: nextPageToken_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, nextPageToken: nextPageToken_ };
+}
+
+export interface ShowShardRequest {
+  shard: number;
+}
+export interface ShowShardRequestInit {
+  shard?: number | undefined;
+}
+
+export function encodeShowShardRequest(w: Writer, m: ShowShardRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+}
+
+export function decodeShowShardRequest(r: Reader, end: number): ShowShardRequest {
+  let shard_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_ };
+}
+
+export interface ShardInfo {
+  shard: number;
+  first: number;
+  last: number;
+  range: string;
+  leader: number;
+  epoch: number;
+  term: number;
+  lastIndex: number;
+  replica: ReplicaInfo[];
+  bytes: number;
+  rateMilli: number;
+  change: string;
+  reportedMs: number;
+}
+export interface ShardInfoInit {
+  shard?: number | undefined;
+  first?: number | undefined;
+  last?: number | undefined;
+  range?: string | undefined;
+  leader?: number | undefined;
+  epoch?: number | undefined;
+  term?: number | undefined;
+  lastIndex?: number | undefined;
+  replica?: readonly ReplicaInfoInit[] | undefined;
+  bytes?: number | undefined;
+  rateMilli?: number | undefined;
+  change?: string | undefined;
+  reportedMs?: number | undefined;
+}
+
+export function encodeShardInfo(w: Writer, m: ShardInfoInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.first !== undefined && m.first !== 0) { w.varint(16); w.varint(m.first); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(24); w.varint(m.last); }
+  if (m.range !== undefined && m.range !== "") { w.text(34, m.range); }
+  if (m.leader !== undefined && m.leader !== 0) { w.varint(40); w.varint(m.leader); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(48); w.varint(m.epoch); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(56); w.varint(m.term); }
+  if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(64); w.varint(m.lastIndex); }
+  if (m.replica !== undefined) for (const item of m.replica) { { const mark = w.begin(74); encodeReplicaInfo(w, item); w.close(mark); } }
+  if (m.bytes !== undefined && m.bytes !== 0) { w.varint(80); w.varint(m.bytes); }
+  if (m.rateMilli !== undefined && m.rateMilli !== 0) { w.varint(88); w.varint(m.rateMilli); }
+  if (m.change !== undefined && m.change !== "") { w.text(98, m.change); }
+  if (m.reportedMs !== undefined && m.reportedMs !== 0) { w.varint(104); w.varint(m.reportedMs); }
+}
+
+export function decodeShardInfo(r: Reader, end: number): ShardInfo {
+  let shard_: number = 0;
+  let first_: number = 0;
+  let last_: number = 0;
+  let range_: string = "";
+  let leader_: number = 0;
+  let epoch_: number = 0;
+  let term_: number = 0;
+  let lastIndex_: number = 0;
+  const replica_: ReplicaInfo[] = [];
+  let bytes_: number = 0;
+  let rateMilli_: number = 0;
+  let change_: string = "";
+  let reportedMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: first_ = r.varint(); break;
+      case 24: last_ = r.varint(); break;
+      case 34: range_ = r.text(end); break;
+      case 40: leader_ = r.varint(); break;
+      case 48: epoch_ = r.varint(); break;
+      case 56: term_ = r.varint(); break;
+      case 64: lastIndex_ = r.varint(); break;
+      case 74: replica_.push(decodeReplicaInfo(r, r.extent(end))); break;
+      case 80: bytes_ = r.varint(); break;
+      case 88: rateMilli_ = r.varint(); break;
+      case 98: change_ = r.text(end); break;
+      case 104: reportedMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, first: first_, last: last_, range: range_, leader: leader_, epoch: epoch_, term: term_, lastIndex: lastIndex_, replica: replica_, bytes: bytes_, rateMilli: rateMilli_, change: change_, reportedMs: reportedMs_ };
+}
+
+export interface ReplicaInfo {
+  node: number;
+  learner: boolean;
+  matchIndex: number;
+  lag: number;
+  progress: string;
+  live: boolean;
+}
+export interface ReplicaInfoInit {
+  node?: number | undefined;
+  learner?: boolean | undefined;
+  matchIndex?: number | undefined;
+  lag?: number | undefined;
+  progress?: string | undefined;
+  live?: boolean | undefined;
+}
+
+export function encodeReplicaInfo(w: Writer, m: ReplicaInfoInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.learner === true) { w.varint(16); w.varint(1); }
+  if (m.matchIndex !== undefined && m.matchIndex !== 0) { w.varint(24); w.varint(m.matchIndex); }
+  if (m.lag !== undefined && m.lag !== 0) { w.varint(32); w.varint(m.lag); }
+  if (m.progress !== undefined && m.progress !== "") { w.text(42, m.progress); }
+  if (m.live === true) { w.varint(48); w.varint(1); }
+}
+
+export function decodeReplicaInfo(r: Reader, end: number): ReplicaInfo {
+  let node_: number = 0;
+  let learner_: boolean = false;
+  let matchIndex_: number = 0;
+  let lag_: number = 0;
+  let progress_: string = "";
+  let live_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 16: learner_ = r.varint() !== 0; break;
+      case 24: matchIndex_ = r.varint(); break;
+      case 32: lag_ = r.varint(); break;
+      case 42: progress_ = r.text(end); break;
+      case 48: live_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, learner: learner_, matchIndex: matchIndex_, lag: lag_, progress: progress_, live: live_ };
+}
+
+export interface SplitShardRequest {
+  shard: number;
+  at: number;
+}
+export interface SplitShardRequestInit {
+  shard?: number | undefined;
+  at?: number | undefined;
+}
+
+export function encodeSplitShardRequest(w: Writer, m: SplitShardRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.at !== undefined && m.at !== 0) { w.varint(16); w.varint(m.at); }
+}
+
+export function decodeSplitShardRequest(r: Reader, end: number): SplitShardRequest {
+  let shard_: number = 0;
+  let at_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: at_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, at: at_ };
+}
+
+export interface MergeShardRequest {
+  left: number;
+}
+export interface MergeShardRequestInit {
+  left?: number | undefined;
+}
+
+export function encodeMergeShardRequest(w: Writer, m: MergeShardRequestInit): void {
+  if (m.left !== undefined && m.left !== 0) { w.varint(8); w.varint(m.left); }
+}
+
+export function decodeMergeShardRequest(r: Reader, end: number): MergeShardRequest {
+  let left_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: left_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { left: left_ };
+}
+
+export interface MoveShardRequest {
+  shard: number;
+  from: number;
+  to: number;
+}
+export interface MoveShardRequestInit {
+  shard?: number | undefined;
+  from?: number | undefined;
+  to?: number | undefined;
+}
+
+export function encodeMoveShardRequest(w: Writer, m: MoveShardRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.from !== undefined && m.from !== 0) { w.varint(16); w.varint(m.from); }
+  if (m.to !== undefined && m.to !== 0) { w.varint(24); w.varint(m.to); }
+}
+
+export function decodeMoveShardRequest(r: Reader, end: number): MoveShardRequest {
+  let shard_: number = 0;
+  let from_: number = 0;
+  let to_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: from_ = r.varint(); break;
+      case 24: to_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, from: from_, to: to_ };
+}
+
+export interface TransferShardRequest {
+  shard: number;
+  to: number;
+}
+export interface TransferShardRequestInit {
+  shard?: number | undefined;
+  to?: number | undefined;
+}
+
+export function encodeTransferShardRequest(w: Writer, m: TransferShardRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.to !== undefined && m.to !== 0) { w.varint(16); w.varint(m.to); }
+}
+
+export function decodeTransferShardRequest(r: Reader, end: number): TransferShardRequest {
+  let shard_: number = 0;
+  let to_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: to_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, to: to_ };
+}
+
+export interface VerifyShardRequest {
+  shard: number;
+  all: boolean;
+}
+export interface VerifyShardRequestInit {
+  shard?: number | undefined;
+  all?: boolean | undefined;
+}
+
+export function encodeVerifyShardRequest(w: Writer, m: VerifyShardRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.all === true) { w.varint(16); w.varint(1); }
+}
+
+export function decodeVerifyShardRequest(r: Reader, end: number): VerifyShardRequest {
+  let shard_: number = 0;
+  let all_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: all_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, all: all_ };
+}
+
+export interface VerifyReply {
+  shard: number;
+  index: number;
+  replica: ReplicaHashes[];
+  ok: boolean;
+  verdict: string;
+}
+export interface VerifyReplyInit {
+  shard?: number | undefined;
+  index?: number | undefined;
+  replica?: readonly ReplicaHashesInit[] | undefined;
+  ok?: boolean | undefined;
+  verdict?: string | undefined;
+}
+
+export function encodeVerifyReply(w: Writer, m: VerifyReplyInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(16); w.varint(m.index); }
+  if (m.replica !== undefined) for (const item of m.replica) { { const mark = w.begin(26); encodeReplicaHashes(w, item); w.close(mark); } }
+  if (m.ok === true) { w.varint(32); w.varint(1); }
+  if (m.verdict !== undefined && m.verdict !== "") { w.text(42, m.verdict); }
+}
+
+export function decodeVerifyReply(r: Reader, end: number): VerifyReply {
+  let shard_: number = 0;
+  let index_: number = 0;
+  const replica_: ReplicaHashes[] = [];
+  let ok_: boolean = false;
+  let verdict_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: index_ = r.varint(); break;
+      case 26: replica_.push(decodeReplicaHashes(r, r.extent(end))); break;
+      case 32: ok_ = r.varint() !== 0; break;
+      case 42: verdict_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, index: index_, replica: replica_, ok: ok_, verdict: verdict_ };
+}
+
+export interface ReplicaHashes {
+  node: number;
+  appliedIndex: number;
+  stateHash: Uint8Array;
+  logHash: Uint8Array;
+  problem: string;
+}
+export interface ReplicaHashesInit {
+  node?: number | undefined;
+  appliedIndex?: number | undefined;
+  stateHash?: Uint8Array | undefined;
+  logHash?: Uint8Array | undefined;
+  problem?: string | undefined;
+}
+
+export function encodeReplicaHashes(w: Writer, m: ReplicaHashesInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.appliedIndex !== undefined && m.appliedIndex !== 0) { w.varint(16); w.varint(m.appliedIndex); }
+  if (m.stateHash !== undefined && m.stateHash.length > 0) { w.field(26, m.stateHash); }
+  if (m.logHash !== undefined && m.logHash.length > 0) { w.field(34, m.logHash); }
+  if (m.problem !== undefined && m.problem !== "") { w.text(42, m.problem); }
+}
+
+export function decodeReplicaHashes(r: Reader, end: number): ReplicaHashes {
+  let node_: number = 0;
+  let appliedIndex_: number = 0;
+  let stateHash_: Uint8Array = noBytes;
+  let logHash_: Uint8Array = noBytes;
+  let problem_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 16: appliedIndex_ = r.varint(); break;
+      case 26: stateHash_ = r.view(end); break;
+      case 34: logHash_ = r.view(end); break;
+      case 42: problem_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, appliedIndex: appliedIndex_, stateHash: stateHash_, logHash: logHash_, problem: problem_ };
+}
+
+export interface ClusterEntry {
+  class: string;
+  name: string;
+  value: Uint8Array;
+  version: number;
+  changedMs: number;
+  identity: Identity | undefined;
+}
+export interface ClusterEntryInit {
+  class?: string | undefined;
+  name?: string | undefined;
+  value?: Uint8Array | undefined;
+  version?: number | undefined;
+  changedMs?: number | undefined;
+  identity?: IdentityInit | undefined;
+}
+
+export function encodeClusterEntry(w: Writer, m: ClusterEntryInit): void {
+  if (m.class !== undefined && m.class !== "") { w.text(10, m.class); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.value !== undefined && m.value.length > 0) { w.field(26, m.value); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(32); w.varint(m.version); }
+  if (m.changedMs !== undefined && m.changedMs !== 0) { w.varint(40); w.varint(m.changedMs); }
+  if (m.identity !== undefined) { { const mark = w.begin(50); encodeIdentity(w, m.identity); w.close(mark); } }
+}
+
+export function decodeClusterEntry(r: Reader, end: number): ClusterEntry {
+  let class_: string = "";
+  let name_: string = "";
+  let value_: Uint8Array = noBytes;
+  let version_: number = 0;
+  let changedMs_: number = 0;
+  let identity_: Identity | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: class_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      case 26: value_ = r.view(end); break;
+      case 32: version_ = r.varint(); break;
+      case 40: changedMs_ = r.varint(); break;
+      case 50: identity_ = decodeIdentity(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { class: class_, name: name_, value: value_, version: version_, changedMs: changedMs_, identity: identity_ };
+}
+
+export interface SetEntryRequest {
+  class: string;
+  name: string;
+  value: Uint8Array;
+  expectedVersion: number;
+  checked: boolean;
+}
+export interface SetEntryRequestInit {
+  class?: string | undefined;
+  name?: string | undefined;
+  value?: Uint8Array | undefined;
+  expectedVersion?: number | undefined;
+  checked?: boolean | undefined;
+}
+
+export function encodeSetEntryRequest(w: Writer, m: SetEntryRequestInit): void {
+  if (m.class !== undefined && m.class !== "") { w.text(10, m.class); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.value !== undefined && m.value.length > 0) { w.field(26, m.value); }
+  if (m.expectedVersion !== undefined && m.expectedVersion !== 0) { w.varint(32); w.varint(m.expectedVersion); }
+  if (m.checked === true) { w.varint(40); w.varint(1); }
+}
+
+export function decodeSetEntryRequest(r: Reader, end: number): SetEntryRequest {
+  let class_: string = "";
+  let name_: string = "";
+  let value_: Uint8Array = noBytes;
+  let expectedVersion_: number = 0;
+  let checked_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: class_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      case 26: value_ = r.view(end); break;
+      case 32: expectedVersion_ = r.varint(); break;
+      case 40: checked_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { class: class_, name: name_, value: value_, expectedVersion: expectedVersion_, checked: checked_ };
+}
+
+export interface SetEntryReply {
+  version: number;
+}
+export interface SetEntryReplyInit {
+  version?: number | undefined;
+}
+
+export function encodeSetEntryReply(w: Writer, m: SetEntryReplyInit): void {
+  if (m.version !== undefined && m.version !== 0) { w.varint(8); w.varint(m.version); }
+}
+
+export function decodeSetEntryReply(r: Reader, end: number): SetEntryReply {
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { version: version_ };
+}
+
+export interface GetEntryRequest {
+  class: string;
+  name: string;
+}
+export interface GetEntryRequestInit {
+  class?: string | undefined;
+  name?: string | undefined;
+}
+
+export function encodeGetEntryRequest(w: Writer, m: GetEntryRequestInit): void {
+  if (m.class !== undefined && m.class !== "") { w.text(10, m.class); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+}
+
+export function decodeGetEntryRequest(r: Reader, end: number): GetEntryRequest {
+  let class_: string = "";
+  let name_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: class_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { class: class_, name: name_ };
+}
+
+export interface ListEntriesRequest {
+  class: string;
+  limit: number;
+  pageToken: string;
+}
+export interface ListEntriesRequestInit {
+  class?: string | undefined;
+  limit?: number | undefined;
+  pageToken?: string | undefined;
+}
+
+export function encodeListEntriesRequest(w: Writer, m: ListEntriesRequestInit): void {
+  if (m.class !== undefined && m.class !== "") { w.text(10, m.class); }
+  if (m.limit !== undefined && m.limit !== 0) { w.varint(16); w.varint(m.limit); }
+  if (m.pageToken !== undefined && m.pageToken !== "") { w.text(26, m.pageToken); }
+}
+
+export function decodeListEntriesRequest(r: Reader, end: number): ListEntriesRequest {
+  let class_: string = "";
+  let limit_: number = 0;
+  let pageToken_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: class_ = r.text(end); break;
+      case 16: limit_ = r.varint(); break;
+      case 26: pageToken_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { class: class_, limit: limit_, pageToken: pageToken_ };
+}
+
+export interface ListEntriesReply {
+  entry: ClusterEntry[];
+  nextPageToken: string;
+}
+export interface ListEntriesReplyInit {
+  entry?: readonly ClusterEntryInit[] | undefined;
+  nextPageToken?: string | undefined;
+}
+
+export function encodeListEntriesReply(w: Writer, m: ListEntriesReplyInit): void {
+  if (m.entry !== undefined) for (const item of m.entry) { { const mark = w.begin(10); encodeClusterEntry(w, item); w.close(mark); } }
+  if (m.nextPageToken !== undefined && m.nextPageToken !== "") { w.text(18, m.nextPageToken); }
+}
+
+export function decodeListEntriesReply(r: Reader, end: number): ListEntriesReply {
+  const entry_: ClusterEntry[] = [];
+  let nextPageToken_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: entry_.push(decodeClusterEntry(r, r.extent(end))); break;
+      case 18: nextPageToken_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { entry: entry_, nextPageToken: nextPageToken_ };
+}
+
+export const RaftMessageKind = {
+  unspecified: 0,
+  append: 1,
+  appendReply: 2,
+  heartbeat: 3,
+  heartbeatReply: 4,
+  vote: 5,
+  voteReply: 6,
+  preVote: 7,
+  preVoteReply: 8,
+  snapshot: 9,
+  timeoutNow: 10,
+} as const;
+export type RaftMessageKind = (typeof RaftMessageKind)[keyof typeof RaftMessageKind];
+
+export const RaftEntryKind = {
+  data: 0,
+  config: 1,
+} as const;
+export type RaftEntryKind = (typeof RaftEntryKind)[keyof typeof RaftEntryKind];
+
+export const ConfTransition = {
+  auto: 0,
+  implicit: 1,
+  explicit: 2,
+} as const;
+export type ConfTransition = (typeof ConfTransition)[keyof typeof ConfTransition];
+
+export const MemberChangeKind = {
+  addVoter: 0,
+  remove: 1,
+  update: 2,
+  addLearner: 3,
+} as const;
+export type MemberChangeKind = (typeof MemberChangeKind)[keyof typeof MemberChangeKind];
+
+export interface RaftMessage {
+  kind: number;
+  shard: number;
+  from: number;
+  to: number;
+  term: number;
+  logTerm: number;
+  index: number;
+  commit: number;
+  entries: RaftEntry[];
+  reject: boolean;
+  rejectHint: number;
+  context: number;
+  tick: number;
+  transfer: boolean;
+  snapshot: SnapshotMeta | undefined;
+}
+export interface RaftMessageInit {
+  kind?: number | undefined;
+  shard?: number | undefined;
+  from?: number | undefined;
+  to?: number | undefined;
+  term?: number | undefined;
+  logTerm?: number | undefined;
+  index?: number | undefined;
+  commit?: number | undefined;
+  entries?: readonly RaftEntryInit[] | undefined;
+  reject?: boolean | undefined;
+  rejectHint?: number | undefined;
+  context?: number | undefined;
+  tick?: number | undefined;
+  transfer?: boolean | undefined;
+  snapshot?: SnapshotMetaInit | undefined;
+}
+
+export function encodeRaftMessage(w: Writer, m: RaftMessageInit): void {
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(8); w.varint(m.kind); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(16); w.varint(m.shard); }
+  if (m.from !== undefined && m.from !== 0) { w.varint(24); w.varint(m.from); }
+  if (m.to !== undefined && m.to !== 0) { w.varint(32); w.varint(m.to); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(40); w.varint(m.term); }
+  if (m.logTerm !== undefined && m.logTerm !== 0) { w.varint(48); w.varint(m.logTerm); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(56); w.varint(m.index); }
+  if (m.commit !== undefined && m.commit !== 0) { w.varint(64); w.varint(m.commit); }
+  if (m.entries !== undefined) for (const item of m.entries) { { const mark = w.begin(74); encodeRaftEntry(w, item); w.close(mark); } }
+  if (m.reject === true) { w.varint(80); w.varint(1); }
+  if (m.rejectHint !== undefined && m.rejectHint !== 0) { w.varint(88); w.varint(m.rejectHint); }
+  if (m.context !== undefined && m.context !== 0) { w.varint(96); w.varint(m.context); }
+  if (m.tick !== undefined && m.tick !== 0) { w.varint(104); w.varint(m.tick); }
+  if (m.transfer === true) { w.varint(112); w.varint(1); }
+  if (m.snapshot !== undefined) { { const mark = w.begin(122); encodeSnapshotMeta(w, m.snapshot); w.close(mark); } }
+}
+
+export function decodeRaftMessage(r: Reader, end: number): RaftMessage {
+  let kind_: number = 0;
+  let shard_: number = 0;
+  let from_: number = 0;
+  let to_: number = 0;
+  let term_: number = 0;
+  let logTerm_: number = 0;
+  let index_: number = 0;
+  let commit_: number = 0;
+  const entries_: RaftEntry[] = [];
+  let reject_: boolean = false;
+  let rejectHint_: number = 0;
+  let context_: number = 0;
+  let tick_: number = 0;
+  let transfer_: boolean = false;
+  let snapshot_: SnapshotMeta | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: kind_ = r.varint(); break;
+      case 16: shard_ = r.varint(); break;
+      case 24: from_ = r.varint(); break;
+      case 32: to_ = r.varint(); break;
+      case 40: term_ = r.varint(); break;
+      case 48: logTerm_ = r.varint(); break;
+      case 56: index_ = r.varint(); break;
+      case 64: commit_ = r.varint(); break;
+      case 74: entries_.push(decodeRaftEntry(r, r.extent(end))); break;
+      case 80: reject_ = r.varint() !== 0; break;
+      case 88: rejectHint_ = r.varint(); break;
+      case 96: context_ = r.varint(); break;
+      case 104: tick_ = r.varint(); break;
+      case 112: transfer_ = r.varint() !== 0; break;
+      case 122: snapshot_ = decodeSnapshotMeta(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { kind: kind_, shard: shard_, from: from_, to: to_, term: term_, logTerm: logTerm_, index: index_, commit: commit_, entries: entries_, reject: reject_, rejectHint: rejectHint_, context: context_, tick: tick_, transfer: transfer_, snapshot: snapshot_ };
+}
+
+export interface RaftEntry {
+  term: number;
+  index: number;
+  kind: number;
+  data: Uint8Array;
+}
+export interface RaftEntryInit {
+  term?: number | undefined;
+  index?: number | undefined;
+  kind?: number | undefined;
+  data?: Uint8Array | undefined;
+}
+
+export function encodeRaftEntry(w: Writer, m: RaftEntryInit): void {
+  if (m.term !== undefined && m.term !== 0) { w.varint(8); w.varint(m.term); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(16); w.varint(m.index); }
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(24); w.varint(m.kind); }
+  if (m.data !== undefined && m.data.length > 0) { w.field(34, m.data); }
+}
+
+export function decodeRaftEntry(r: Reader, end: number): RaftEntry {
+  let term_: number = 0;
+  let index_: number = 0;
+  let kind_: number = 0;
+  let data_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: term_ = r.varint(); break;
+      case 16: index_ = r.varint(); break;
+      case 24: kind_ = r.varint(); break;
+      case 34: data_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { term: term_, index: index_, kind: kind_, data: data_ };
+}
+
+export interface SnapshotMeta {
+  index: number;
+  term: number;
+  conf: ConfState | undefined;
+}
+export interface SnapshotMetaInit {
+  index?: number | undefined;
+  term?: number | undefined;
+  conf?: ConfStateInit | undefined;
+}
+
+export function encodeSnapshotMeta(w: Writer, m: SnapshotMetaInit): void {
+  if (m.index !== undefined && m.index !== 0) { w.varint(8); w.varint(m.index); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(16); w.varint(m.term); }
+  if (m.conf !== undefined) { { const mark = w.begin(26); encodeConfState(w, m.conf); w.close(mark); } }
+}
+
+export function decodeSnapshotMeta(r: Reader, end: number): SnapshotMeta {
+  let index_: number = 0;
+  let term_: number = 0;
+  let conf_: ConfState | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: index_ = r.varint(); break;
+      case 16: term_ = r.varint(); break;
+      case 26: conf_ = decodeConfState(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { index: index_, term: term_, conf: conf_ };
+}
+
+export interface ConfState {
+  voters: number[];
+  learners: number[];
+  votersOutgoing: number[];
+  learnersNext: number[];
+  autoLeave: boolean;
+}
+export interface ConfStateInit {
+  voters?: readonly number[] | undefined;
+  learners?: readonly number[] | undefined;
+  votersOutgoing?: readonly number[] | undefined;
+  learnersNext?: readonly number[] | undefined;
+  autoLeave?: boolean | undefined;
+}
+
+export function encodeConfState(w: Writer, m: ConfStateInit): void {
+  if (m.voters !== undefined) for (const item of m.voters) { w.varint(8); w.varint(item); }
+  if (m.learners !== undefined) for (const item of m.learners) { w.varint(16); w.varint(item); }
+  if (m.votersOutgoing !== undefined) for (const item of m.votersOutgoing) { w.varint(24); w.varint(item); }
+  if (m.learnersNext !== undefined) for (const item of m.learnersNext) { w.varint(32); w.varint(item); }
+  if (m.autoLeave === true) { w.varint(40); w.varint(1); }
+}
+
+export function decodeConfState(r: Reader, end: number): ConfState {
+  const voters_: number[] = [];
+  const learners_: number[] = [];
+  const votersOutgoing_: number[] = [];
+  const learnersNext_: number[] = [];
+  let autoLeave_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: voters_.push(r.varint()); break;
+      case 16: learners_.push(r.varint()); break;
+      case 24: votersOutgoing_.push(r.varint()); break;
+      case 32: learnersNext_.push(r.varint()); break;
+      case 40: autoLeave_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { voters: voters_, learners: learners_, votersOutgoing: votersOutgoing_, learnersNext: learnersNext_, autoLeave: autoLeave_ };
+}
+
+export interface ConfChangeV2 {
+  transition: number;
+  changes: MemberChange[];
+}
+export interface ConfChangeV2Init {
+  transition?: number | undefined;
+  changes?: readonly MemberChangeInit[] | undefined;
+}
+
+export function encodeConfChangeV2(w: Writer, m: ConfChangeV2Init): void {
+  if (m.transition !== undefined && m.transition !== 0) { w.varint(8); w.varint(m.transition); }
+  if (m.changes !== undefined) for (const item of m.changes) { { const mark = w.begin(18); encodeMemberChange(w, item); w.close(mark); } }
+}
+
+export function decodeConfChangeV2(r: Reader, end: number): ConfChangeV2 {
+  let transition_: number = 0;
+  const changes_: MemberChange[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: transition_ = r.varint(); break;
+      case 18: changes_.push(decodeMemberChange(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { transition: transition_, changes: changes_ };
+}
+
+export interface MemberChange {
+  kind: number;
+  node: number;
+}
+export interface MemberChangeInit {
+  kind?: number | undefined;
+  node?: number | undefined;
+}
+
+export function encodeMemberChange(w: Writer, m: MemberChangeInit): void {
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(8); w.varint(m.kind); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+}
+
+export function decodeMemberChange(r: Reader, end: number): MemberChange {
+  let kind_: number = 0;
+  let node_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: kind_ = r.varint(); break;
+      case 16: node_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { kind: kind_, node: node_ };
+}
+
+export type ForwardedCommand =
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "start"; value: StartRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "signal"; value: SignalRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "query"; value: QueryRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "await"; value: ResultRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "cancel"; value: CancelRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "terminate"; value: TerminateRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "resume"; value: ResumeRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
+export type ForwardedCommandInit =
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "start"; value: StartRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "signal"; value: SignalRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "query"; value: QueryRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "await"; value: ResultRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "cancel"; value: CancelRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "terminate"; value: TerminateRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "resume"; value: ResumeRequestInit };
+
+export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void {
+  if (m.identity !== undefined) { { const mark = w.begin(10); encodeIdentity(w, m.identity); w.close(mark); } }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(16); w.varint(m.shard); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(24); w.varint(m.epoch); }
+  switch (m.kind) {
+    case "start": { const mark = w.begin(34); encodeStartRequest(w, m.value); w.close(mark); } break;
+    case "signal": { const mark = w.begin(42); encodeSignalRequest(w, m.value); w.close(mark); } break;
+    case "query": { const mark = w.begin(50); encodeQueryRequest(w, m.value); w.close(mark); } break;
+    case "await": { const mark = w.begin(58); encodeResultRequest(w, m.value); w.close(mark); } break;
+    case "cancel": { const mark = w.begin(66); encodeCancelRequest(w, m.value); w.close(mark); } break;
+    case "terminate": { const mark = w.begin(74); encodeTerminateRequest(w, m.value); w.close(mark); } break;
+    case "resume": { const mark = w.begin(82); encodeResumeRequest(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand {
+  let identity_: Identity | undefined;
+  let shard_: number = 0;
+  let epoch_: number = 0;
+  let choice = 0;
+  let start_: StartRequest | undefined;
+  let signal_: SignalRequest | undefined;
+  let query_: QueryRequest | undefined;
+  let await_: ResultRequest | undefined;
+  let cancel_: CancelRequest | undefined;
+  let terminate_: TerminateRequest | undefined;
+  let resume_: ResumeRequest | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: identity_ = decodeIdentity(r, r.extent(end)); break;
+      case 16: shard_ = r.varint(); break;
+      case 24: epoch_ = r.varint(); break;
+      case 34: start_ = decodeStartRequest(r, r.extent(end)); choice = 4; break;
+      case 42: signal_ = decodeSignalRequest(r, r.extent(end)); choice = 5; break;
+      case 50: query_ = decodeQueryRequest(r, r.extent(end)); choice = 6; break;
+      case 58: await_ = decodeResultRequest(r, r.extent(end)); choice = 7; break;
+      case 66: cancel_ = decodeCancelRequest(r, r.extent(end)); choice = 8; break;
+      case 74: terminate_ = decodeTerminateRequest(r, r.extent(end)); choice = 9; break;
+      case 82: resume_ = decodeResumeRequest(r, r.extent(end)); choice = 10; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 4 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "start", value: start_ as StartRequest }
+    : choice === 5 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "signal", value: signal_ as SignalRequest }
+    : choice === 6 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "query", value: query_ as QueryRequest }
+    : choice === 7 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "await", value: await_ as ResultRequest }
+    : choice === 8 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "cancel", value: cancel_ as CancelRequest }
+    : choice === 9 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "terminate", value: terminate_ as TerminateRequest }
+    : choice === 10 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "resume", value: resume_ as ResumeRequest }
+    : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
+}
+
+export type ForwardedReply =
+  | {  kind: "start"; value: StartReply }
+  | {  kind: "signal"; value: SignalReply }
+  | {  kind: "query"; value: QueryReply }
+  | {  kind: "outcome"; value: ResultReply }
+  | {  kind: "done"; value: CancelReply }
+  | {  kind: "resumed"; value: ResumeReply }
+  | {  kind: "refused"; value: ForwardRefusal }
+  | {  kind: "unknown" };
+export type ForwardedReplyInit =
+  | {  kind: "start"; value: StartReplyInit }
+  | {  kind: "signal"; value: SignalReplyInit }
+  | {  kind: "query"; value: QueryReplyInit }
+  | {  kind: "outcome"; value: ResultReplyInit }
+  | {  kind: "done"; value: CancelReplyInit }
+  | {  kind: "resumed"; value: ResumeReplyInit }
+  | {  kind: "refused"; value: ForwardRefusalInit };
+
+export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
+  switch (m.kind) {
+    case "start": { const mark = w.begin(10); encodeStartReply(w, m.value); w.close(mark); } break;
+    case "signal": { const mark = w.begin(18); encodeSignalReply(w, m.value); w.close(mark); } break;
+    case "query": { const mark = w.begin(26); encodeQueryReply(w, m.value); w.close(mark); } break;
+    case "outcome": { const mark = w.begin(34); encodeResultReply(w, m.value); w.close(mark); } break;
+    case "done": { const mark = w.begin(42); encodeCancelReply(w, m.value); w.close(mark); } break;
+    case "resumed": { const mark = w.begin(50); encodeResumeReply(w, m.value); w.close(mark); } break;
+    case "refused": { const mark = w.begin(58); encodeForwardRefusal(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
+  let choice = 0;
+  let start_: StartReply | undefined;
+  let signal_: SignalReply | undefined;
+  let query_: QueryReply | undefined;
+  let outcome_: ResultReply | undefined;
+  let done_: CancelReply | undefined;
+  let resumed_: ResumeReply | undefined;
+  let refused_: ForwardRefusal | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: start_ = decodeStartReply(r, r.extent(end)); choice = 1; break;
+      case 18: signal_ = decodeSignalReply(r, r.extent(end)); choice = 2; break;
+      case 26: query_ = decodeQueryReply(r, r.extent(end)); choice = 3; break;
+      case 34: outcome_ = decodeResultReply(r, r.extent(end)); choice = 4; break;
+      case 42: done_ = decodeCancelReply(r, r.extent(end)); choice = 5; break;
+      case 50: resumed_ = decodeResumeReply(r, r.extent(end)); choice = 6; break;
+      case 58: refused_ = decodeForwardRefusal(r, r.extent(end)); choice = 7; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 1 ? { kind: "start", value: start_ as StartReply }
+    : choice === 2 ? { kind: "signal", value: signal_ as SignalReply }
+    : choice === 3 ? { kind: "query", value: query_ as QueryReply }
+    : choice === 4 ? { kind: "outcome", value: outcome_ as ResultReply }
+    : choice === 5 ? { kind: "done", value: done_ as CancelReply }
+    : choice === 6 ? { kind: "resumed", value: resumed_ as ResumeReply }
+    : choice === 7 ? { kind: "refused", value: refused_ as ForwardRefusal }
+    : { kind: "unknown" };
+}
+
+export interface ForwardRefusal {
+  error: ErrorDetail | undefined;
+  leader: number;
+  leaseEpoch: number;
+  started: StartReply | undefined;
+}
+export interface ForwardRefusalInit {
+  error?: ErrorDetailInit | undefined;
+  leader?: number | undefined;
+  leaseEpoch?: number | undefined;
+  started?: StartReplyInit | undefined;
+}
+
+export function encodeForwardRefusal(w: Writer, m: ForwardRefusalInit): void {
+  if (m.error !== undefined) { { const mark = w.begin(10); encodeErrorDetail(w, m.error); w.close(mark); } }
+  if (m.leader !== undefined && m.leader !== 0) { w.varint(16); w.varint(m.leader); }
+  if (m.leaseEpoch !== undefined && m.leaseEpoch !== 0) { w.varint(24); w.varint(m.leaseEpoch); }
+  if (m.started !== undefined) { { const mark = w.begin(34); encodeStartReply(w, m.started); w.close(mark); } }
+}
+
+export function decodeForwardRefusal(r: Reader, end: number): ForwardRefusal {
+  let error_: ErrorDetail | undefined;
+  let leader_: number = 0;
+  let leaseEpoch_: number = 0;
+  let started_: StartReply | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: error_ = decodeErrorDetail(r, r.extent(end)); break;
+      case 16: leader_ = r.varint(); break;
+      case 24: leaseEpoch_ = r.varint(); break;
+      case 34: started_ = decodeStartReply(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { error: error_, leader: leader_, leaseEpoch: leaseEpoch_, started: started_ };
+}
+
+export interface ForwardedRead {
+  shard: number;
+  partition: string;
+  seq: number;
+}
+export interface ForwardedReadInit {
+  shard?: number | undefined;
+  partition?: string | undefined;
+  seq?: number | undefined;
+}
+
+export function encodeForwardedRead(w: Writer, m: ForwardedReadInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.partition !== undefined && m.partition !== "") { w.text(18, m.partition); }
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(24); w.varint(m.seq); }
+}
+
+export function decodeForwardedRead(r: Reader, end: number): ForwardedRead {
+  let shard_: number = 0;
+  let partition_: string = "";
+  let seq_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: partition_ = r.text(end); break;
+      case 24: seq_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, partition: partition_, seq: seq_ };
+}
+
+export interface ForwardedState {
+  state: DescribeReply | undefined;
+}
+export interface ForwardedStateInit {
+  state?: DescribeReplyInit | undefined;
+}
+
+export function encodeForwardedState(w: Writer, m: ForwardedStateInit): void {
+  if (m.state !== undefined) { { const mark = w.begin(10); encodeDescribeReply(w, m.state); w.close(mark); } }
+}
+
+export function decodeForwardedState(r: Reader, end: number): ForwardedState {
+  let state_: DescribeReply | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: state_ = decodeDescribeReply(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { state: state_ };
+}
+
+export interface ForwardedEnvelope {
+  shard: number;
+  envelope: Envelope | undefined;
+}
+export interface ForwardedEnvelopeInit {
+  shard?: number | undefined;
+  envelope?: EnvelopeInit | undefined;
+}
+
+export function encodeForwardedEnvelope(w: Writer, m: ForwardedEnvelopeInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.envelope !== undefined) { { const mark = w.begin(18); encodeEnvelope(w, m.envelope); w.close(mark); } }
+}
+
+export function decodeForwardedEnvelope(r: Reader, end: number): ForwardedEnvelope {
+  let shard_: number = 0;
+  let envelope_: Envelope | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: envelope_ = decodeEnvelope(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, envelope: envelope_ };
+}
+
+export interface ForwardedTask {
+  shard: number;
+  worker: string;
+  done: TaskDone | undefined;
+  heartbeat: Heartbeat | undefined;
+}
+export interface ForwardedTaskInit {
+  shard?: number | undefined;
+  worker?: string | undefined;
+  done?: TaskDoneInit | undefined;
+  heartbeat?: HeartbeatInit | undefined;
+}
+
+export function encodeForwardedTask(w: Writer, m: ForwardedTaskInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.worker !== undefined && m.worker !== "") { w.text(18, m.worker); }
+  if (m.done !== undefined) { { const mark = w.begin(26); encodeTaskDone(w, m.done); w.close(mark); } }
+  if (m.heartbeat !== undefined) { { const mark = w.begin(34); encodeHeartbeat(w, m.heartbeat); w.close(mark); } }
+}
+
+export function decodeForwardedTask(r: Reader, end: number): ForwardedTask {
+  let shard_: number = 0;
+  let worker_: string = "";
+  let done_: TaskDone | undefined;
+  let heartbeat_: Heartbeat | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: worker_ = r.text(end); break;
+      case 26: done_ = decodeTaskDone(r, r.extent(end)); break;
+      case 34: heartbeat_ = decodeHeartbeat(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, worker: worker_, done: done_, heartbeat: heartbeat_ };
+}
+
+export interface KeySpan {
+  first: number;
+  last: number;
+}
+export interface KeySpanInit {
+  first?: number | undefined;
+  last?: number | undefined;
+}
+
+export function encodeKeySpan(w: Writer, m: KeySpanInit): void {
+  if (m.first !== undefined && m.first !== 0) { w.varint(8); w.varint(m.first); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(16); w.varint(m.last); }
+}
+
+export function decodeKeySpan(r: Reader, end: number): KeySpan {
+  let first_: number = 0;
+  let last_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: first_ = r.varint(); break;
+      case 16: last_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { first: first_, last: last_ };
+}
+
+export interface ForwardedList {
+  request: ListRequest | undefined;
+  span: KeySpan[];
+}
+export interface ForwardedListInit {
+  request?: ListRequestInit | undefined;
+  span?: readonly KeySpanInit[] | undefined;
+}
+
+export function encodeForwardedList(w: Writer, m: ForwardedListInit): void {
+  if (m.request !== undefined) { { const mark = w.begin(10); encodeListRequest(w, m.request); w.close(mark); } }
+  if (m.span !== undefined) for (const item of m.span) { { const mark = w.begin(18); encodeKeySpan(w, item); w.close(mark); } }
+}
+
+export function decodeForwardedList(r: Reader, end: number): ForwardedList {
+  let request_: ListRequest | undefined;
+  const span_: KeySpan[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: request_ = decodeListRequest(r, r.extent(end)); break;
+      case 18: span_.push(decodeKeySpan(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { request: request_, span: span_ };
+}
+
+export interface BlobFound {
+  found: boolean;
+  size: number;
+}
+export interface BlobFoundInit {
+  found?: boolean | undefined;
+  size?: number | undefined;
+}
+
+export function encodeBlobFound(w: Writer, m: BlobFoundInit): void {
+  if (m.found === true) { w.varint(8); w.varint(1); }
+  if (m.size !== undefined && m.size !== 0) { w.varint(16); w.varint(m.size); }
+}
+
+export function decodeBlobFound(r: Reader, end: number): BlobFound {
+  let found_: boolean = false;
+  let size_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: found_ = r.varint() !== 0; break;
+      case 16: size_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { found: found_, size: size_ };
+}
+
+export interface BlobHashes {
+  sha256: Uint8Array[];
+}
+export interface BlobHashesInit {
+  sha256?: readonly Uint8Array[] | undefined;
+}
+
+export function encodeBlobHashes(w: Writer, m: BlobHashesInit): void {
+  if (m.sha256 !== undefined) for (const item of m.sha256) { w.field(10, item); }
+}
+
+export function decodeBlobHashes(r: Reader, end: number): BlobHashes {
+  const sha256_: Uint8Array[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: sha256_.push(r.view(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { sha256: sha256_ };
+}
+
+export interface DigestRequest {
+  shard: number;
+  index: number;
+}
+export interface DigestRequestInit {
+  shard?: number | undefined;
+  index?: number | undefined;
+}
+
+export function encodeDigestRequest(w: Writer, m: DigestRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(16); w.varint(m.index); }
+}
+
+export function decodeDigestRequest(r: Reader, end: number): DigestRequest {
+  let shard_: number = 0;
+  let index_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: index_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, index: index_ };
+}
+
+export interface ReplicaDigest {
+  appliedIndex: number;
+  stateHash: Uint8Array;
+  logHash: Uint8Array;
+}
+export interface ReplicaDigestInit {
+  appliedIndex?: number | undefined;
+  stateHash?: Uint8Array | undefined;
+  logHash?: Uint8Array | undefined;
+}
+
+export function encodeReplicaDigest(w: Writer, m: ReplicaDigestInit): void {
+  if (m.appliedIndex !== undefined && m.appliedIndex !== 0) { w.varint(8); w.varint(m.appliedIndex); }
+  if (m.stateHash !== undefined && m.stateHash.length > 0) { w.field(18, m.stateHash); }
+  if (m.logHash !== undefined && m.logHash.length > 0) { w.field(26, m.logHash); }
+}
+
+export function decodeReplicaDigest(r: Reader, end: number): ReplicaDigest {
+  let appliedIndex_: number = 0;
+  let stateHash_: Uint8Array = noBytes;
+  let logHash_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: appliedIndex_ = r.varint(); break;
+      case 18: stateHash_ = r.view(end); break;
+      case 26: logHash_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { appliedIndex: appliedIndex_, stateHash: stateHash_, logHash: logHash_ };
+}
+
+export interface TransferRequest {
+  shard: number;
+  to: number;
+}
+export interface TransferRequestInit {
+  shard?: number | undefined;
+  to?: number | undefined;
+}
+
+export function encodeTransferRequest(w: Writer, m: TransferRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.to !== undefined && m.to !== 0) { w.varint(16); w.varint(m.to); }
+}
+
+export function decodeTransferRequest(r: Reader, end: number): TransferRequest {
+  let shard_: number = 0;
+  let to_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: to_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, to: to_ };
+}
+
+export interface PlacementAsk {
+  identity: Identity | undefined;
+  command: Uint8Array;
+}
+export interface PlacementAskInit {
+  identity?: IdentityInit | undefined;
+  command?: Uint8Array | undefined;
+}
+
+export function encodePlacementAsk(w: Writer, m: PlacementAskInit): void {
+  if (m.identity !== undefined) { { const mark = w.begin(10); encodeIdentity(w, m.identity); w.close(mark); } }
+  if (m.command !== undefined && m.command.length > 0) { w.field(18, m.command); }
+}
+
+export function decodePlacementAsk(r: Reader, end: number): PlacementAsk {
+  let identity_: Identity | undefined;
+  let command_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: identity_ = decodeIdentity(r, r.extent(end)); break;
+      case 18: command_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { identity: identity_, command: command_ };
+}
+
+export interface PlacementAnswered {
+  answer: Uint8Array;
+  leader: number;
+}
+export interface PlacementAnsweredInit {
+  answer?: Uint8Array | undefined;
+  leader?: number | undefined;
+}
+
+export function encodePlacementAnswered(w: Writer, m: PlacementAnsweredInit): void {
+  if (m.answer !== undefined && m.answer.length > 0) { w.field(10, m.answer); }
+  if (m.leader !== undefined && m.leader !== 0) { w.varint(16); w.varint(m.leader); }
+}
+
+export function decodePlacementAnswered(r: Reader, end: number): PlacementAnswered {
+  let answer_: Uint8Array = noBytes;
+  let leader_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: answer_ = r.view(end); break;
+      case 16: leader_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { answer: answer_, leader: leader_ };
+}
+
+export interface ClusterFigures {
+  leader: number;
+  node: HeardNode[];
+}
+export interface ClusterFiguresInit {
+  leader?: number | undefined;
+  node?: readonly HeardNodeInit[] | undefined;
+}
+
+export function encodeClusterFigures(w: Writer, m: ClusterFiguresInit): void {
+  if (m.leader !== undefined && m.leader !== 0) { w.varint(8); w.varint(m.leader); }
+  if (m.node !== undefined) for (const item of m.node) { { const mark = w.begin(18); encodeHeardNode(w, item); w.close(mark); } }
+}
+
+export function decodeClusterFigures(r: Reader, end: number): ClusterFigures {
+  let leader_: number = 0;
+  const node_: HeardNode[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: leader_ = r.varint(); break;
+      case 18: node_.push(decodeHeardNode(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { leader: leader_, node: node_ };
+}
+
+export interface HeardNode {
+  report: NodeReport | undefined;
+  silentMs: number;
+}
+export interface HeardNodeInit {
+  report?: NodeReportInit | undefined;
+  silentMs?: number | undefined;
+}
+
+export function encodeHeardNode(w: Writer, m: HeardNodeInit): void {
+  if (m.report !== undefined) { { const mark = w.begin(10); encodeNodeReport(w, m.report); w.close(mark); } }
+  if (m.silentMs !== undefined && m.silentMs !== 0) { w.varint(16); w.varint(m.silentMs); }
+}
+
+export function decodeHeardNode(r: Reader, end: number): HeardNode {
+  let report_: NodeReport | undefined;
+  let silentMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: report_ = decodeNodeReport(r, r.extent(end)); break;
+      case 16: silentMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { report: report_, silentMs: silentMs_ };
+}
+
+export interface PeerFrame {
+  item: PeerItem[];
+}
+export interface PeerFrameInit {
+  item?: readonly PeerItemInit[] | undefined;
+}
+
+export function encodePeerFrame(w: Writer, m: PeerFrameInit): void {
+  if (m.item !== undefined) for (const item of m.item) { { const mark = w.begin(10); encodePeerItem(w, item); w.close(mark); } }
+}
+
+export function decodePeerFrame(r: Reader, end: number): PeerFrame {
+  const item_: PeerItem[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: item_.push(decodePeerItem(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { item: item_ };
+}
+
+export type PeerItem =
+  | {  kind: "hello"; value: PeerHello }
+  | {  kind: "welcome"; value: PeerWelcome }
+  | {  kind: "refuse"; value: PeerRefuse }
+  | {  kind: "raft"; value: PeerRaft }
+  | {  kind: "beat"; value: PeerBeat }
+  | {  kind: "echo"; value: PeerEcho }
+  | {  kind: "call"; value: PeerCall }
+  | {  kind: "answer"; value: PeerAnswer }
+  | {  kind: "fail"; value: PeerFail }
+  | {  kind: "open"; value: PeerOpen }
+  | {  kind: "chunk"; value: PeerChunk }
+  | {  kind: "credit"; value: PeerCredit }
+  | {  kind: "end"; value: PeerEnd }
+  | {  kind: "cancel"; value: PeerCancel }
+  | {  kind: "unknown" };
+export type PeerItemInit =
+  | {  kind: "hello"; value: PeerHelloInit }
+  | {  kind: "welcome"; value: PeerWelcomeInit }
+  | {  kind: "refuse"; value: PeerRefuseInit }
+  | {  kind: "raft"; value: PeerRaftInit }
+  | {  kind: "beat"; value: PeerBeatInit }
+  | {  kind: "echo"; value: PeerEchoInit }
+  | {  kind: "call"; value: PeerCallInit }
+  | {  kind: "answer"; value: PeerAnswerInit }
+  | {  kind: "fail"; value: PeerFailInit }
+  | {  kind: "open"; value: PeerOpenInit }
+  | {  kind: "chunk"; value: PeerChunkInit }
+  | {  kind: "credit"; value: PeerCreditInit }
+  | {  kind: "end"; value: PeerEndInit }
+  | {  kind: "cancel"; value: PeerCancelInit };
+
+export function encodePeerItem(w: Writer, m: PeerItemInit): void {
+  switch (m.kind) {
+    case "hello": { const mark = w.begin(10); encodePeerHello(w, m.value); w.close(mark); } break;
+    case "welcome": { const mark = w.begin(18); encodePeerWelcome(w, m.value); w.close(mark); } break;
+    case "refuse": { const mark = w.begin(26); encodePeerRefuse(w, m.value); w.close(mark); } break;
+    case "raft": { const mark = w.begin(34); encodePeerRaft(w, m.value); w.close(mark); } break;
+    case "beat": { const mark = w.begin(42); encodePeerBeat(w, m.value); w.close(mark); } break;
+    case "echo": { const mark = w.begin(50); encodePeerEcho(w, m.value); w.close(mark); } break;
+    case "call": { const mark = w.begin(58); encodePeerCall(w, m.value); w.close(mark); } break;
+    case "answer": { const mark = w.begin(66); encodePeerAnswer(w, m.value); w.close(mark); } break;
+    case "fail": { const mark = w.begin(74); encodePeerFail(w, m.value); w.close(mark); } break;
+    case "open": { const mark = w.begin(82); encodePeerOpen(w, m.value); w.close(mark); } break;
+    case "chunk": { const mark = w.begin(90); encodePeerChunk(w, m.value); w.close(mark); } break;
+    case "credit": { const mark = w.begin(98); encodePeerCredit(w, m.value); w.close(mark); } break;
+    case "end": { const mark = w.begin(106); encodePeerEnd(w, m.value); w.close(mark); } break;
+    case "cancel": { const mark = w.begin(114); encodePeerCancel(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodePeerItem(r: Reader, end: number): PeerItem {
+  let choice = 0;
+  let hello_: PeerHello | undefined;
+  let welcome_: PeerWelcome | undefined;
+  let refuse_: PeerRefuse | undefined;
+  let raft_: PeerRaft | undefined;
+  let beat_: PeerBeat | undefined;
+  let echo_: PeerEcho | undefined;
+  let call_: PeerCall | undefined;
+  let answer_: PeerAnswer | undefined;
+  let fail_: PeerFail | undefined;
+  let open_: PeerOpen | undefined;
+  let chunk_: PeerChunk | undefined;
+  let credit_: PeerCredit | undefined;
+  let end_: PeerEnd | undefined;
+  let cancel_: PeerCancel | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: hello_ = decodePeerHello(r, r.extent(end)); choice = 1; break;
+      case 18: welcome_ = decodePeerWelcome(r, r.extent(end)); choice = 2; break;
+      case 26: refuse_ = decodePeerRefuse(r, r.extent(end)); choice = 3; break;
+      case 34: raft_ = decodePeerRaft(r, r.extent(end)); choice = 4; break;
+      case 42: beat_ = decodePeerBeat(r, r.extent(end)); choice = 5; break;
+      case 50: echo_ = decodePeerEcho(r, r.extent(end)); choice = 6; break;
+      case 58: call_ = decodePeerCall(r, r.extent(end)); choice = 7; break;
+      case 66: answer_ = decodePeerAnswer(r, r.extent(end)); choice = 8; break;
+      case 74: fail_ = decodePeerFail(r, r.extent(end)); choice = 9; break;
+      case 82: open_ = decodePeerOpen(r, r.extent(end)); choice = 10; break;
+      case 90: chunk_ = decodePeerChunk(r, r.extent(end)); choice = 11; break;
+      case 98: credit_ = decodePeerCredit(r, r.extent(end)); choice = 12; break;
+      case 106: end_ = decodePeerEnd(r, r.extent(end)); choice = 13; break;
+      case 114: cancel_ = decodePeerCancel(r, r.extent(end)); choice = 14; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 1 ? { kind: "hello", value: hello_ as PeerHello }
+    : choice === 2 ? { kind: "welcome", value: welcome_ as PeerWelcome }
+    : choice === 3 ? { kind: "refuse", value: refuse_ as PeerRefuse }
+    : choice === 4 ? { kind: "raft", value: raft_ as PeerRaft }
+    : choice === 5 ? { kind: "beat", value: beat_ as PeerBeat }
+    : choice === 6 ? { kind: "echo", value: echo_ as PeerEcho }
+    : choice === 7 ? { kind: "call", value: call_ as PeerCall }
+    : choice === 8 ? { kind: "answer", value: answer_ as PeerAnswer }
+    : choice === 9 ? { kind: "fail", value: fail_ as PeerFail }
+    : choice === 10 ? { kind: "open", value: open_ as PeerOpen }
+    : choice === 11 ? { kind: "chunk", value: chunk_ as PeerChunk }
+    : choice === 12 ? { kind: "credit", value: credit_ as PeerCredit }
+    : choice === 13 ? { kind: "end", value: end_ as PeerEnd }
+    : choice === 14 ? { kind: "cancel", value: cancel_ as PeerCancel }
+    : { kind: "unknown" };
+}
+
+export interface PeerHello {
+  clusterId: string;
+  node: number;
+  version: string;
+  protocolMin: number;
+  protocolMax: number;
+  advertised: string;
+  wanted: number;
+  life: Uint8Array;
+}
+export interface PeerHelloInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+  version?: string | undefined;
+  protocolMin?: number | undefined;
+  protocolMax?: number | undefined;
+  advertised?: string | undefined;
+  wanted?: number | undefined;
+  life?: Uint8Array | undefined;
+}
+
+export function encodePeerHello(w: Writer, m: PeerHelloInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.version !== undefined && m.version !== "") { w.text(26, m.version); }
+  if (m.protocolMin !== undefined && m.protocolMin !== 0) { w.varint(32); w.varint(m.protocolMin); }
+  if (m.protocolMax !== undefined && m.protocolMax !== 0) { w.varint(40); w.varint(m.protocolMax); }
+  if (m.advertised !== undefined && m.advertised !== "") { w.text(50, m.advertised); }
+  if (m.wanted !== undefined && m.wanted !== 0) { w.varint(56); w.varint(m.wanted); }
+  if (m.life !== undefined && m.life.length > 0) { w.field(66, m.life); }
+}
+
+export function decodePeerHello(r: Reader, end: number): PeerHello {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  let version_: string = "";
+  let protocolMin_: number = 0;
+  let protocolMax_: number = 0;
+  let advertised_: string = "";
+  let wanted_: number = 0;
+  let life_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      case 26: version_ = r.text(end); break;
+      case 32: protocolMin_ = r.varint(); break;
+      case 40: protocolMax_ = r.varint(); break;
+      case 50: advertised_ = r.text(end); break;
+      case 56: wanted_ = r.varint(); break;
+      case 66: life_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_, version: version_, protocolMin: protocolMin_, protocolMax: protocolMax_, advertised: advertised_, wanted: wanted_, life: life_ };
+}
+
+export interface PeerWelcome {
+  clusterId: string;
+  node: number;
+  version: string;
+  protocol: number;
+  life: Uint8Array;
+}
+export interface PeerWelcomeInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+  version?: string | undefined;
+  protocol?: number | undefined;
+  life?: Uint8Array | undefined;
+}
+
+export function encodePeerWelcome(w: Writer, m: PeerWelcomeInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.version !== undefined && m.version !== "") { w.text(26, m.version); }
+  if (m.protocol !== undefined && m.protocol !== 0) { w.varint(32); w.varint(m.protocol); }
+  if (m.life !== undefined && m.life.length > 0) { w.field(42, m.life); }
+}
+
+export function decodePeerWelcome(r: Reader, end: number): PeerWelcome {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  let version_: string = "";
+  let protocol_: number = 0;
+  let life_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      case 26: version_ = r.text(end); break;
+      case 32: protocol_ = r.varint(); break;
+      case 42: life_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_, version: version_, protocol: protocol_, life: life_ };
+}
+
+export interface PeerRefuse {
+  rule: string;
+  message: string;
+}
+export interface PeerRefuseInit {
+  rule?: string | undefined;
+  message?: string | undefined;
+}
+
+export function encodePeerRefuse(w: Writer, m: PeerRefuseInit): void {
+  if (m.rule !== undefined && m.rule !== "") { w.text(10, m.rule); }
+  if (m.message !== undefined && m.message !== "") { w.text(18, m.message); }
+}
+
+export function decodePeerRefuse(r: Reader, end: number): PeerRefuse {
+  let rule_: string = "";
+  let message_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: rule_ = r.text(end); break;
+      case 18: message_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { rule: rule_, message: message_ };
+}
+
+export interface PeerRaft {
+  shard: number;
+  message: Uint8Array;
+}
+export interface PeerRaftInit {
+  shard?: number | undefined;
+  message?: Uint8Array | undefined;
+}
+
+export function encodePeerRaft(w: Writer, m: PeerRaftInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.message !== undefined && m.message.length > 0) { w.field(18, m.message); }
+}
+
+export function decodePeerRaft(r: Reader, end: number): PeerRaft {
+  let shard_: number = 0;
+  let message_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: message_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, message: message_ };
+}
+
+export interface PeerBeat {
+  number: number;
+  payload: Uint8Array;
+}
+export interface PeerBeatInit {
+  number?: number | undefined;
+  payload?: Uint8Array | undefined;
+}
+
+export function encodePeerBeat(w: Writer, m: PeerBeatInit): void {
+  if (m.number !== undefined && m.number !== 0) { w.varint(8); w.varint(m.number); }
+  if (m.payload !== undefined && m.payload.length > 0) { w.field(18, m.payload); }
+}
+
+export function decodePeerBeat(r: Reader, end: number): PeerBeat {
+  let number_: number = 0;
+  let payload_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: number_ = r.varint(); break;
+      case 18: payload_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { number: number_, payload: payload_ };
+}
+
+export interface PeerEcho {
+  number: number;
+}
+export interface PeerEchoInit {
+  number?: number | undefined;
+}
+
+export function encodePeerEcho(w: Writer, m: PeerEchoInit): void {
+  if (m.number !== undefined && m.number !== 0) { w.varint(8); w.varint(m.number); }
+}
+
+export function decodePeerEcho(r: Reader, end: number): PeerEcho {
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { number: number_ };
+}
+
+export interface PeerCall {
+  id: number;
+  method: string;
+  body: Uint8Array;
+}
+export interface PeerCallInit {
+  id?: number | undefined;
+  method?: string | undefined;
+  body?: Uint8Array | undefined;
+}
+
+export function encodePeerCall(w: Writer, m: PeerCallInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+  if (m.method !== undefined && m.method !== "") { w.text(18, m.method); }
+  if (m.body !== undefined && m.body.length > 0) { w.field(26, m.body); }
+}
+
+export function decodePeerCall(r: Reader, end: number): PeerCall {
+  let id_: number = 0;
+  let method_: string = "";
+  let body_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      case 18: method_ = r.text(end); break;
+      case 26: body_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, method: method_, body: body_ };
+}
+
+export interface PeerAnswer {
+  id: number;
+  body: Uint8Array;
+}
+export interface PeerAnswerInit {
+  id?: number | undefined;
+  body?: Uint8Array | undefined;
+}
+
+export function encodePeerAnswer(w: Writer, m: PeerAnswerInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+  if (m.body !== undefined && m.body.length > 0) { w.field(18, m.body); }
+}
+
+export function decodePeerAnswer(r: Reader, end: number): PeerAnswer {
+  let id_: number = 0;
+  let body_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      case 18: body_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, body: body_ };
+}
+
+export interface PeerFail {
+  id: number;
+  reason: string;
+  message: string;
+  retryAfterMs: number;
+  epoch: number;
+}
+export interface PeerFailInit {
+  id?: number | undefined;
+  reason?: string | undefined;
+  message?: string | undefined;
+  retryAfterMs?: number | undefined;
+  epoch?: number | undefined;
+}
+
+export function encodePeerFail(w: Writer, m: PeerFailInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+  if (m.message !== undefined && m.message !== "") { w.text(26, m.message); }
+  if (m.retryAfterMs !== undefined && m.retryAfterMs !== 0) { w.varint(32); w.varint(m.retryAfterMs); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(40); w.varint(m.epoch); }
+}
+
+export function decodePeerFail(r: Reader, end: number): PeerFail {
+  let id_: number = 0;
+  let reason_: string = "";
+  let message_: string = "";
+  let retryAfterMs_: number = 0;
+  let epoch_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      case 26: message_ = r.text(end); break;
+      case 32: retryAfterMs_ = r.varint(); break;
+      case 40: epoch_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, reason: reason_, message: message_, retryAfterMs: retryAfterMs_, epoch: epoch_ };
+}
+
+export interface PeerOpen {
+  id: number;
+  method: string;
+  body: Uint8Array;
+  window: number;
+}
+export interface PeerOpenInit {
+  id?: number | undefined;
+  method?: string | undefined;
+  body?: Uint8Array | undefined;
+  window?: number | undefined;
+}
+
+export function encodePeerOpen(w: Writer, m: PeerOpenInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+  if (m.method !== undefined && m.method !== "") { w.text(18, m.method); }
+  if (m.body !== undefined && m.body.length > 0) { w.field(26, m.body); }
+  if (m.window !== undefined && m.window !== 0) { w.varint(32); w.varint(m.window); }
+}
+
+export function decodePeerOpen(r: Reader, end: number): PeerOpen {
+  let id_: number = 0;
+  let method_: string = "";
+  let body_: Uint8Array = noBytes;
+  let window_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      case 18: method_ = r.text(end); break;
+      case 26: body_ = r.view(end); break;
+      case 32: window_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, method: method_, body: body_, window: window_ };
+}
+
+export interface PeerChunk {
+  id: number;
+  body: Uint8Array;
+}
+export interface PeerChunkInit {
+  id?: number | undefined;
+  body?: Uint8Array | undefined;
+}
+
+export function encodePeerChunk(w: Writer, m: PeerChunkInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+  if (m.body !== undefined && m.body.length > 0) { w.field(18, m.body); }
+}
+
+export function decodePeerChunk(r: Reader, end: number): PeerChunk {
+  let id_: number = 0;
+  let body_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      case 18: body_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, body: body_ };
+}
+
+export interface PeerCredit {
+  id: number;
+  bytes: number;
+}
+export interface PeerCreditInit {
+  id?: number | undefined;
+  bytes?: number | undefined;
+}
+
+export function encodePeerCredit(w: Writer, m: PeerCreditInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+  if (m.bytes !== undefined && m.bytes !== 0) { w.varint(16); w.varint(m.bytes); }
+}
+
+export function decodePeerCredit(r: Reader, end: number): PeerCredit {
+  let id_: number = 0;
+  let bytes_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      case 16: bytes_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, bytes: bytes_ };
+}
+
+export interface PeerEnd {
+  id: number;
+}
+export interface PeerEndInit {
+  id?: number | undefined;
+}
+
+export function encodePeerEnd(w: Writer, m: PeerEndInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+}
+
+export function decodePeerEnd(r: Reader, end: number): PeerEnd {
+  let id_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_ };
+}
+
+export interface PeerCancel {
+  id: number;
+}
+export interface PeerCancelInit {
+  id?: number | undefined;
+}
+
+export function encodePeerCancel(w: Writer, m: PeerCancelInit): void {
+  if (m.id !== undefined && m.id !== 0) { w.varint(8); w.varint(m.id); }
+}
+
+export function decodePeerCancel(r: Reader, end: number): PeerCancel {
+  let id_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: id_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_ };
+}
+
+export interface SeedQuestion {
+  life: Uint8Array;
+  advertised: string;
+}
+export interface SeedQuestionInit {
+  life?: Uint8Array | undefined;
+  advertised?: string | undefined;
+}
+
+export function encodeSeedQuestion(w: Writer, m: SeedQuestionInit): void {
+  if (m.life !== undefined && m.life.length > 0) { w.field(10, m.life); }
+  if (m.advertised !== undefined && m.advertised !== "") { w.text(18, m.advertised); }
+}
+
+export function decodeSeedQuestion(r: Reader, end: number): SeedQuestion {
+  let life_: Uint8Array = noBytes;
+  let advertised_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: life_ = r.view(end); break;
+      case 18: advertised_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { life: life_, advertised: advertised_ };
+}
+
+export interface SeedAnswer {
+  clusterId: string;
+  node: number;
+  life: Uint8Array;
+  version: string;
+  voter: NodePlace[];
+}
+export interface SeedAnswerInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+  life?: Uint8Array | undefined;
+  version?: string | undefined;
+  voter?: readonly NodePlaceInit[] | undefined;
+}
+
+export function encodeSeedAnswer(w: Writer, m: SeedAnswerInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.life !== undefined && m.life.length > 0) { w.field(26, m.life); }
+  if (m.version !== undefined && m.version !== "") { w.text(34, m.version); }
+  if (m.voter !== undefined) for (const item of m.voter) { { const mark = w.begin(42); encodeNodePlace(w, item); w.close(mark); } }
+}
+
+export function decodeSeedAnswer(r: Reader, end: number): SeedAnswer {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  let life_: Uint8Array = noBytes;
+  let version_: string = "";
+  const voter_: NodePlace[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      case 26: life_ = r.view(end); break;
+      case 34: version_ = r.text(end); break;
+      case 42: voter_.push(decodeNodePlace(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_, life: life_, version: version_, voter: voter_ };
+}
+
+export interface NodePlace {
+  node: number;
+  address: string;
+}
+export interface NodePlaceInit {
+  node?: number | undefined;
+  address?: string | undefined;
+}
+
+export function encodeNodePlace(w: Writer, m: NodePlaceInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.address !== undefined && m.address !== "") { w.text(18, m.address); }
+}
+
+export function decodeNodePlace(r: Reader, end: number): NodePlace {
+  let node_: number = 0;
+  let address_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 18: address_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, address: address_ };
+}
+
+export const NodeStanding = {
+  unspecified: 0,
+  member: 1,
+  leaving: 2,
+  lost: 3,
+  removed: 4,
+} as const;
+export type NodeStanding = (typeof NodeStanding)[keyof typeof NodeStanding];
+
+export const ShardChangeKind = {
+  unspecified: 0,
+  split: 1,
+  mergeLeft: 2,
+  mergeRight: 3,
+  absorb: 4,
+} as const;
+export type ShardChangeKind = (typeof ShardChangeKind)[keyof typeof ShardChangeKind];
+
+export interface PlacementState {
+  format: number;
+  partition: string;
+  size: number;
+  lastHash: Uint8Array;
+  peaks: Uint8Array;
+  lastIndex: number;
+  timeMs: number;
+  logical: number;
+  cluster: ClusterCreated | undefined;
+  node: NodeState | undefined;
+  map: MapState | undefined;
+  deploy: DeployState | undefined;
+  entry: EntryState | undefined;
+}
+export interface PlacementStateInit {
+  format?: number | undefined;
+  partition?: string | undefined;
+  size?: number | undefined;
+  lastHash?: Uint8Array | undefined;
+  peaks?: Uint8Array | undefined;
+  lastIndex?: number | undefined;
+  timeMs?: number | undefined;
+  logical?: number | undefined;
+  cluster?: ClusterCreatedInit | undefined;
+  node?: NodeStateInit | undefined;
+  map?: MapStateInit | undefined;
+  deploy?: DeployStateInit | undefined;
+  entry?: EntryStateInit | undefined;
+}
+
+export function encodePlacementState(w: Writer, m: PlacementStateInit): void {
+  if (m.format !== undefined && m.format !== 0) { w.varint(8); w.varint(m.format); }
+  if (m.partition !== undefined && m.partition !== "") { w.text(18, m.partition); }
+  if (m.size !== undefined && m.size !== 0) { w.varint(24); w.varint(m.size); }
+  if (m.lastHash !== undefined && m.lastHash.length > 0) { w.field(34, m.lastHash); }
+  if (m.peaks !== undefined && m.peaks.length > 0) { w.field(42, m.peaks); }
+  if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(48); w.varint(m.lastIndex); }
+  if (m.timeMs !== undefined && m.timeMs !== 0) { w.varint(56); w.varint(m.timeMs); }
+  if (m.logical !== undefined && m.logical !== 0) { w.varint(64); w.varint(m.logical); }
+  if (m.cluster !== undefined) { { const mark = w.begin(74); encodeClusterCreated(w, m.cluster); w.close(mark); } }
+  if (m.node !== undefined) { { const mark = w.begin(82); encodeNodeState(w, m.node); w.close(mark); } }
+  if (m.map !== undefined) { { const mark = w.begin(90); encodeMapState(w, m.map); w.close(mark); } }
+  if (m.deploy !== undefined) { { const mark = w.begin(98); encodeDeployState(w, m.deploy); w.close(mark); } }
+  if (m.entry !== undefined) { { const mark = w.begin(106); encodeEntryState(w, m.entry); w.close(mark); } }
+}
+
+export function decodePlacementState(r: Reader, end: number): PlacementState {
+  let format_: number = 0;
+  let partition_: string = "";
+  let size_: number = 0;
+  let lastHash_: Uint8Array = noBytes;
+  let peaks_: Uint8Array = noBytes;
+  let lastIndex_: number = 0;
+  let timeMs_: number = 0;
+  let logical_: number = 0;
+  let cluster_: ClusterCreated | undefined;
+  let node_: NodeState | undefined;
+  let map_: MapState | undefined;
+  let deploy_: DeployState | undefined;
+  let entry_: EntryState | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: format_ = r.varint(); break;
+      case 18: partition_ = r.text(end); break;
+      case 24: size_ = r.varint(); break;
+      case 34: lastHash_ = r.view(end); break;
+      case 42: peaks_ = r.view(end); break;
+      case 48: lastIndex_ = r.varint(); break;
+      case 56: timeMs_ = r.varint(); break;
+      case 64: logical_ = r.varint(); break;
+      case 74: cluster_ = decodeClusterCreated(r, r.extent(end)); break;
+      case 82: node_ = decodeNodeState(r, r.extent(end)); break;
+      case 90: map_ = decodeMapState(r, r.extent(end)); break;
+      case 98: deploy_ = decodeDeployState(r, r.extent(end)); break;
+      case 106: entry_ = decodeEntryState(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, timeMs: timeMs_, logical: logical_, cluster: cluster_, node: node_, map: map_, deploy: deploy_, entry: entry_ };
+}
+
+export interface PlacementStates {
+  state: Uint8Array[];
+  appliedIndex: number;
+}
+export interface PlacementStatesInit {
+  state?: readonly Uint8Array[] | undefined;
+  appliedIndex?: number | undefined;
+}
+
+export function encodePlacementStates(w: Writer, m: PlacementStatesInit): void {
+  if (m.state !== undefined) for (const item of m.state) { w.field(10, item); }
+  if (m.appliedIndex !== undefined && m.appliedIndex !== 0) { w.varint(16); w.varint(m.appliedIndex); }
+}
+
+export function decodePlacementStates(r: Reader, end: number): PlacementStates {
+  const state_: Uint8Array[] = [];
+  let appliedIndex_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: state_.push(r.view(end)); break;
+      case 16: appliedIndex_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { state: state_, appliedIndex: appliedIndex_ };
+}
+
+export interface NodeState {
+  node: number;
+  info: NodeInfo | undefined;
+  standing: number;
+  replacedBy: number;
+  joinedMs: number;
+  sinceMs: number;
+  version: number;
+}
+export interface NodeStateInit {
+  node?: number | undefined;
+  info?: NodeInfoInit | undefined;
+  standing?: number | undefined;
+  replacedBy?: number | undefined;
+  joinedMs?: number | undefined;
+  sinceMs?: number | undefined;
+  version?: number | undefined;
+}
+
+export function encodeNodeState(w: Writer, m: NodeStateInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.info !== undefined) { { const mark = w.begin(18); encodeNodeInfo(w, m.info); w.close(mark); } }
+  if (m.standing !== undefined && m.standing !== 0) { w.varint(24); w.varint(m.standing); }
+  if (m.replacedBy !== undefined && m.replacedBy !== 0) { w.varint(32); w.varint(m.replacedBy); }
+  if (m.joinedMs !== undefined && m.joinedMs !== 0) { w.varint(40); w.varint(m.joinedMs); }
+  if (m.sinceMs !== undefined && m.sinceMs !== 0) { w.varint(48); w.varint(m.sinceMs); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(56); w.varint(m.version); }
+}
+
+export function decodeNodeState(r: Reader, end: number): NodeState {
+  let node_: number = 0;
+  let info_: NodeInfo | undefined;
+  let standing_: number = 0;
+  let replacedBy_: number = 0;
+  let joinedMs_: number = 0;
+  let sinceMs_: number = 0;
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 18: info_ = decodeNodeInfo(r, r.extent(end)); break;
+      case 24: standing_ = r.varint(); break;
+      case 32: replacedBy_ = r.varint(); break;
+      case 40: joinedMs_ = r.varint(); break;
+      case 48: sinceMs_ = r.varint(); break;
+      case 56: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, info: info_, standing: standing_, replacedBy: replacedBy_, joinedMs: joinedMs_, sinceMs: sinceMs_, version: version_ };
+}
+
+export interface MapState {
+  epoch: number;
+  leaseEpoch: number;
+  lastShard: number;
+  lastChange: number;
+  shard: ShardState[];
+  retired: RetiredShardState[];
+}
+export interface MapStateInit {
+  epoch?: number | undefined;
+  leaseEpoch?: number | undefined;
+  lastShard?: number | undefined;
+  lastChange?: number | undefined;
+  shard?: readonly ShardStateInit[] | undefined;
+  retired?: readonly RetiredShardStateInit[] | undefined;
+}
+
+export function encodeMapState(w: Writer, m: MapStateInit): void {
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(8); w.varint(m.epoch); }
+  if (m.leaseEpoch !== undefined && m.leaseEpoch !== 0) { w.varint(16); w.varint(m.leaseEpoch); }
+  if (m.lastShard !== undefined && m.lastShard !== 0) { w.varint(24); w.varint(m.lastShard); }
+  if (m.lastChange !== undefined && m.lastChange !== 0) { w.varint(32); w.varint(m.lastChange); }
+  if (m.shard !== undefined) for (const item of m.shard) { { const mark = w.begin(42); encodeShardState(w, item); w.close(mark); } }
+  if (m.retired !== undefined) for (const item of m.retired) { { const mark = w.begin(50); encodeRetiredShardState(w, item); w.close(mark); } }
+}
+
+export function decodeMapState(r: Reader, end: number): MapState {
+  let epoch_: number = 0;
+  let leaseEpoch_: number = 0;
+  let lastShard_: number = 0;
+  let lastChange_: number = 0;
+  const shard_: ShardState[] = [];
+  const retired_: RetiredShardState[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: epoch_ = r.varint(); break;
+      case 16: leaseEpoch_ = r.varint(); break;
+      case 24: lastShard_ = r.varint(); break;
+      case 32: lastChange_ = r.varint(); break;
+      case 42: shard_.push(decodeShardState(r, r.extent(end))); break;
+      case 50: retired_.push(decodeRetiredShardState(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { epoch: epoch_, leaseEpoch: leaseEpoch_, lastShard: lastShard_, lastChange: lastChange_, shard: shard_, retired: retired_ };
+}
+
+export interface ShardState {
+  shard: number;
+  first: number;
+  last: number;
+  replicas: Replicas | undefined;
+  wanted: number[];
+  leaseNode: number;
+  leaseTerm: number;
+  leaseEpoch: number;
+  change: ShardChangeState | undefined;
+  ancestor: number[];
+  settledMs: number;
+  version: number;
+}
+export interface ShardStateInit {
+  shard?: number | undefined;
+  first?: number | undefined;
+  last?: number | undefined;
+  replicas?: ReplicasInit | undefined;
+  wanted?: readonly number[] | undefined;
+  leaseNode?: number | undefined;
+  leaseTerm?: number | undefined;
+  leaseEpoch?: number | undefined;
+  change?: ShardChangeStateInit | undefined;
+  ancestor?: readonly number[] | undefined;
+  settledMs?: number | undefined;
+  version?: number | undefined;
+}
+
+export function encodeShardState(w: Writer, m: ShardStateInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.first !== undefined && m.first !== 0) { w.varint(16); w.varint(m.first); }
+  if (m.last !== undefined && m.last !== 0) { w.varint(24); w.varint(m.last); }
+  if (m.replicas !== undefined) { { const mark = w.begin(34); encodeReplicas(w, m.replicas); w.close(mark); } }
+  if (m.wanted !== undefined) for (const item of m.wanted) { w.varint(40); w.varint(item); }
+  if (m.leaseNode !== undefined && m.leaseNode !== 0) { w.varint(48); w.varint(m.leaseNode); }
+  if (m.leaseTerm !== undefined && m.leaseTerm !== 0) { w.varint(56); w.varint(m.leaseTerm); }
+  if (m.leaseEpoch !== undefined && m.leaseEpoch !== 0) { w.varint(64); w.varint(m.leaseEpoch); }
+  if (m.change !== undefined) { { const mark = w.begin(74); encodeShardChangeState(w, m.change); w.close(mark); } }
+  if (m.ancestor !== undefined) for (const item of m.ancestor) { w.varint(80); w.varint(item); }
+  if (m.settledMs !== undefined && m.settledMs !== 0) { w.varint(88); w.varint(m.settledMs); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(96); w.varint(m.version); }
+}
+
+export function decodeShardState(r: Reader, end: number): ShardState {
+  let shard_: number = 0;
+  let first_: number = 0;
+  let last_: number = 0;
+  let replicas_: Replicas | undefined;
+  const wanted_: number[] = [];
+  let leaseNode_: number = 0;
+  let leaseTerm_: number = 0;
+  let leaseEpoch_: number = 0;
+  let change_: ShardChangeState | undefined;
+  const ancestor_: number[] = [];
+  let settledMs_: number = 0;
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: first_ = r.varint(); break;
+      case 24: last_ = r.varint(); break;
+      case 34: replicas_ = decodeReplicas(r, r.extent(end)); break;
+      case 40: wanted_.push(r.varint()); break;
+      case 48: leaseNode_ = r.varint(); break;
+      case 56: leaseTerm_ = r.varint(); break;
+      case 64: leaseEpoch_ = r.varint(); break;
+      case 74: change_ = decodeShardChangeState(r, r.extent(end)); break;
+      case 80: ancestor_.push(r.varint()); break;
+      case 88: settledMs_ = r.varint(); break;
+      case 96: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, first: first_, last: last_, replicas: replicas_, wanted: wanted_, leaseNode: leaseNode_, leaseTerm: leaseTerm_, leaseEpoch: leaseEpoch_, change: change_, ancestor: ancestor_, settledMs: settledMs_, version: version_ };
+}
+
+export interface ShardChangeState {
+  change: number;
+  kind: number;
+  at: number;
+  other: number;
+  through: number;
+  sinceMs: number;
+}
+export interface ShardChangeStateInit {
+  change?: number | undefined;
+  kind?: number | undefined;
+  at?: number | undefined;
+  other?: number | undefined;
+  through?: number | undefined;
+  sinceMs?: number | undefined;
+}
+
+export function encodeShardChangeState(w: Writer, m: ShardChangeStateInit): void {
+  if (m.change !== undefined && m.change !== 0) { w.varint(8); w.varint(m.change); }
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(16); w.varint(m.kind); }
+  if (m.at !== undefined && m.at !== 0) { w.varint(24); w.varint(m.at); }
+  if (m.other !== undefined && m.other !== 0) { w.varint(32); w.varint(m.other); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(40); w.varint(m.through); }
+  if (m.sinceMs !== undefined && m.sinceMs !== 0) { w.varint(48); w.varint(m.sinceMs); }
+}
+
+export function decodeShardChangeState(r: Reader, end: number): ShardChangeState {
+  let change_: number = 0;
+  let kind_: number = 0;
+  let at_: number = 0;
+  let other_: number = 0;
+  let through_: number = 0;
+  let sinceMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: change_ = r.varint(); break;
+      case 16: kind_ = r.varint(); break;
+      case 24: at_ = r.varint(); break;
+      case 32: other_ = r.varint(); break;
+      case 40: through_ = r.varint(); break;
+      case 48: sinceMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { change: change_, kind: kind_, at: at_, other: other_, through: through_, sinceMs: sinceMs_ };
+}
+
+export interface RetiredShardState {
+  shard: number;
+  into: number;
+  through: number;
+  version: number;
+}
+export interface RetiredShardStateInit {
+  shard?: number | undefined;
+  into?: number | undefined;
+  through?: number | undefined;
+  version?: number | undefined;
+}
+
+export function encodeRetiredShardState(w: Writer, m: RetiredShardStateInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.into !== undefined && m.into !== 0) { w.varint(16); w.varint(m.into); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(24); w.varint(m.through); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(32); w.varint(m.version); }
+}
+
+export function decodeRetiredShardState(r: Reader, end: number): RetiredShardState {
+  let shard_: number = 0;
+  let into_: number = 0;
+  let through_: number = 0;
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: into_ = r.varint(); break;
+      case 24: through_ = r.varint(); break;
+      case 32: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, into: into_, through: through_, version: version_ };
+}
+
+export interface DeployState {
+  namespace: string;
+  version: number;
+  type: DeployedTypeState[];
+  changedIn: number;
+}
+export interface DeployStateInit {
+  namespace?: string | undefined;
+  version?: number | undefined;
+  type?: readonly DeployedTypeStateInit[] | undefined;
+  changedIn?: number | undefined;
+}
+
+export function encodeDeployState(w: Writer, m: DeployStateInit): void {
+  if (m.namespace !== undefined && m.namespace !== "") { w.text(10, m.namespace); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+  if (m.type !== undefined) for (const item of m.type) { { const mark = w.begin(26); encodeDeployedTypeState(w, item); w.close(mark); } }
+  if (m.changedIn !== undefined && m.changedIn !== 0) { w.varint(32); w.varint(m.changedIn); }
+}
+
+export function decodeDeployState(r: Reader, end: number): DeployState {
+  let namespace_: string = "";
+  let version_: number = 0;
+  const type_: DeployedTypeState[] = [];
+  let changedIn_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: namespace_ = r.text(end); break;
+      case 16: version_ = r.varint(); break;
+      case 26: type_.push(decodeDeployedTypeState(r, r.extent(end))); break;
+      case 32: changedIn_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { namespace: namespace_, version: version_, type: type_, changedIn: changedIn_ };
+}
+
+export interface DeployedTypeState {
+  type: string;
+  bundle: Uint8Array;
+  version: number;
+  deployedMs: number;
+  identity: Identity | undefined;
+}
+export interface DeployedTypeStateInit {
+  type?: string | undefined;
+  bundle?: Uint8Array | undefined;
+  version?: number | undefined;
+  deployedMs?: number | undefined;
+  identity?: IdentityInit | undefined;
+}
+
+export function encodeDeployedTypeState(w: Writer, m: DeployedTypeStateInit): void {
+  if (m.type !== undefined && m.type !== "") { w.text(10, m.type); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(24); w.varint(m.version); }
+  if (m.deployedMs !== undefined && m.deployedMs !== 0) { w.varint(32); w.varint(m.deployedMs); }
+  if (m.identity !== undefined) { { const mark = w.begin(42); encodeIdentity(w, m.identity); w.close(mark); } }
+}
+
+export function decodeDeployedTypeState(r: Reader, end: number): DeployedTypeState {
+  let type_: string = "";
+  let bundle_: Uint8Array = noBytes;
+  let version_: number = 0;
+  let deployedMs_: number = 0;
+  let identity_: Identity | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: type_ = r.text(end); break;
+      case 18: bundle_ = r.view(end); break;
+      case 24: version_ = r.varint(); break;
+      case 32: deployedMs_ = r.varint(); break;
+      case 42: identity_ = decodeIdentity(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { type: type_, bundle: bundle_, version: version_, deployedMs: deployedMs_, identity: identity_ };
+}
+
+export interface EntryState {
+  class: string;
+  name: string;
+  version: number;
+  value: Uint8Array;
+  removed: boolean;
+  changedMs: number;
+  identity: Identity | undefined;
+  changedIn: number;
+}
+export interface EntryStateInit {
+  class?: string | undefined;
+  name?: string | undefined;
+  version?: number | undefined;
+  value?: Uint8Array | undefined;
+  removed?: boolean | undefined;
+  changedMs?: number | undefined;
+  identity?: IdentityInit | undefined;
+  changedIn?: number | undefined;
+}
+
+export function encodeEntryState(w: Writer, m: EntryStateInit): void {
+  if (m.class !== undefined && m.class !== "") { w.text(10, m.class); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(24); w.varint(m.version); }
+  if (m.value !== undefined && m.value.length > 0) { w.field(34, m.value); }
+  if (m.removed === true) { w.varint(40); w.varint(1); }
+  if (m.changedMs !== undefined && m.changedMs !== 0) { w.varint(48); w.varint(m.changedMs); }
+  if (m.identity !== undefined) { { const mark = w.begin(58); encodeIdentity(w, m.identity); w.close(mark); } }
+  if (m.changedIn !== undefined && m.changedIn !== 0) { w.varint(64); w.varint(m.changedIn); }
+}
+
+export function decodeEntryState(r: Reader, end: number): EntryState {
+  let class_: string = "";
+  let name_: string = "";
+  let version_: number = 0;
+  let value_: Uint8Array = noBytes;
+  let removed_: boolean = false;
+  let changedMs_: number = 0;
+  let identity_: Identity | undefined;
+  let changedIn_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: class_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      case 24: version_ = r.varint(); break;
+      case 34: value_ = r.view(end); break;
+      case 40: removed_ = r.varint() !== 0; break;
+      case 48: changedMs_ = r.varint(); break;
+      case 58: identity_ = decodeIdentity(r, r.extent(end)); break;
+      case 64: changedIn_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { class: class_, name: name_, version: version_, value: value_, removed: removed_, changedMs: changedMs_, identity: identity_, changedIn: changedIn_ };
+}
+
+export interface PlacementView {
+  clusterId: string;
+  version: number;
+  since: number;
+  mapEpoch: number;
+  replicationWanted: number;
+  node: NodeState[];
+  shard: ShardState[];
+  retired: RetiredShardState[];
+  deploy: DeployState[];
+  entry: EntryState[];
+}
+export interface PlacementViewInit {
+  clusterId?: string | undefined;
+  version?: number | undefined;
+  since?: number | undefined;
+  mapEpoch?: number | undefined;
+  replicationWanted?: number | undefined;
+  node?: readonly NodeStateInit[] | undefined;
+  shard?: readonly ShardStateInit[] | undefined;
+  retired?: readonly RetiredShardStateInit[] | undefined;
+  deploy?: readonly DeployStateInit[] | undefined;
+  entry?: readonly EntryStateInit[] | undefined;
+}
+
+export function encodePlacementView(w: Writer, m: PlacementViewInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+  if (m.since !== undefined && m.since !== 0) { w.varint(24); w.varint(m.since); }
+  if (m.mapEpoch !== undefined && m.mapEpoch !== 0) { w.varint(32); w.varint(m.mapEpoch); }
+  if (m.replicationWanted !== undefined && m.replicationWanted !== 0) { w.varint(40); w.varint(m.replicationWanted); }
+  if (m.node !== undefined) for (const item of m.node) { { const mark = w.begin(50); encodeNodeState(w, item); w.close(mark); } }
+  if (m.shard !== undefined) for (const item of m.shard) { { const mark = w.begin(58); encodeShardState(w, item); w.close(mark); } }
+  if (m.retired !== undefined) for (const item of m.retired) { { const mark = w.begin(66); encodeRetiredShardState(w, item); w.close(mark); } }
+  if (m.deploy !== undefined) for (const item of m.deploy) { { const mark = w.begin(74); encodeDeployState(w, item); w.close(mark); } }
+  if (m.entry !== undefined) for (const item of m.entry) { { const mark = w.begin(82); encodeEntryState(w, item); w.close(mark); } }
+}
+
+export function decodePlacementView(r: Reader, end: number): PlacementView {
+  let clusterId_: string = "";
+  let version_: number = 0;
+  let since_: number = 0;
+  let mapEpoch_: number = 0;
+  let replicationWanted_: number = 0;
+  const node_: NodeState[] = [];
+  const shard_: ShardState[] = [];
+  const retired_: RetiredShardState[] = [];
+  const deploy_: DeployState[] = [];
+  const entry_: EntryState[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: version_ = r.varint(); break;
+      case 24: since_ = r.varint(); break;
+      case 32: mapEpoch_ = r.varint(); break;
+      case 40: replicationWanted_ = r.varint(); break;
+      case 50: node_.push(decodeNodeState(r, r.extent(end))); break;
+      case 58: shard_.push(decodeShardState(r, r.extent(end))); break;
+      case 66: retired_.push(decodeRetiredShardState(r, r.extent(end))); break;
+      case 74: deploy_.push(decodeDeployState(r, r.extent(end))); break;
+      case 82: entry_.push(decodeEntryState(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, version: version_, since: since_, mapEpoch: mapEpoch_, replicationWanted: replicationWanted_, node: node_, shard: shard_, retired: retired_, deploy: deploy_, entry: entry_ };
+}
+
+export type PlacementCommand =
+  | {  kind: "bootstrap"; value: BootstrapCommand }
+  | {  kind: "join"; value: JoinCommand }
+  | {  kind: "leave"; value: NodeCommand }
+  | {  kind: "remove"; value: NodeCommand }
+  | {  kind: "lease"; value: LeaseCommand }
+  | {  kind: "replicasChanged"; value: ReplicasCommand }
+  | {  kind: "wantReplicas"; value: WantReplicasCommand }
+  | {  kind: "wantSplit"; value: SplitCommand }
+  | {  kind: "wantMerge"; value: MergeCommand }
+  | {  kind: "mergeFrozen"; value: FrozenCommand }
+  | {  kind: "mergeDone"; value: MergeCommand }
+  | {  kind: "mergeCancel"; value: MergeCommand }
+  | {  kind: "cancelChange"; value: CancelCommand }
+  | {  kind: "setReplication"; value: ReplicationCommand }
+  | {  kind: "setEntry"; value: EntryCommand }
+  | {  kind: "deploy"; value: DeployCommand }
+  | {  kind: "unknown" };
+export type PlacementCommandInit =
+  | {  kind: "bootstrap"; value: BootstrapCommandInit }
+  | {  kind: "join"; value: JoinCommandInit }
+  | {  kind: "leave"; value: NodeCommandInit }
+  | {  kind: "remove"; value: NodeCommandInit }
+  | {  kind: "lease"; value: LeaseCommandInit }
+  | {  kind: "replicasChanged"; value: ReplicasCommandInit }
+  | {  kind: "wantReplicas"; value: WantReplicasCommandInit }
+  | {  kind: "wantSplit"; value: SplitCommandInit }
+  | {  kind: "wantMerge"; value: MergeCommandInit }
+  | {  kind: "mergeFrozen"; value: FrozenCommandInit }
+  | {  kind: "mergeDone"; value: MergeCommandInit }
+  | {  kind: "mergeCancel"; value: MergeCommandInit }
+  | {  kind: "cancelChange"; value: CancelCommandInit }
+  | {  kind: "setReplication"; value: ReplicationCommandInit }
+  | {  kind: "setEntry"; value: EntryCommandInit }
+  | {  kind: "deploy"; value: DeployCommandInit };
+
+export function encodePlacementCommand(w: Writer, m: PlacementCommandInit): void {
+  switch (m.kind) {
+    case "bootstrap": { const mark = w.begin(10); encodeBootstrapCommand(w, m.value); w.close(mark); } break;
+    case "join": { const mark = w.begin(18); encodeJoinCommand(w, m.value); w.close(mark); } break;
+    case "leave": { const mark = w.begin(26); encodeNodeCommand(w, m.value); w.close(mark); } break;
+    case "remove": { const mark = w.begin(34); encodeNodeCommand(w, m.value); w.close(mark); } break;
+    case "lease": { const mark = w.begin(42); encodeLeaseCommand(w, m.value); w.close(mark); } break;
+    case "replicasChanged": { const mark = w.begin(50); encodeReplicasCommand(w, m.value); w.close(mark); } break;
+    case "wantReplicas": { const mark = w.begin(58); encodeWantReplicasCommand(w, m.value); w.close(mark); } break;
+    case "wantSplit": { const mark = w.begin(66); encodeSplitCommand(w, m.value); w.close(mark); } break;
+    case "wantMerge": { const mark = w.begin(74); encodeMergeCommand(w, m.value); w.close(mark); } break;
+    case "mergeFrozen": { const mark = w.begin(82); encodeFrozenCommand(w, m.value); w.close(mark); } break;
+    case "mergeDone": { const mark = w.begin(90); encodeMergeCommand(w, m.value); w.close(mark); } break;
+    case "mergeCancel": { const mark = w.begin(98); encodeMergeCommand(w, m.value); w.close(mark); } break;
+    case "cancelChange": { const mark = w.begin(106); encodeCancelCommand(w, m.value); w.close(mark); } break;
+    case "setReplication": { const mark = w.begin(114); encodeReplicationCommand(w, m.value); w.close(mark); } break;
+    case "setEntry": { const mark = w.begin(122); encodeEntryCommand(w, m.value); w.close(mark); } break;
+    case "deploy": { const mark = w.begin(130); encodeDeployCommand(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodePlacementCommand(r: Reader, end: number): PlacementCommand {
+  let choice = 0;
+  let bootstrap_: BootstrapCommand | undefined;
+  let join_: JoinCommand | undefined;
+  let leave_: NodeCommand | undefined;
+  let remove_: NodeCommand | undefined;
+  let lease_: LeaseCommand | undefined;
+  let replicasChanged_: ReplicasCommand | undefined;
+  let wantReplicas_: WantReplicasCommand | undefined;
+  let wantSplit_: SplitCommand | undefined;
+  let wantMerge_: MergeCommand | undefined;
+  let mergeFrozen_: FrozenCommand | undefined;
+  let mergeDone_: MergeCommand | undefined;
+  let mergeCancel_: MergeCommand | undefined;
+  let cancelChange_: CancelCommand | undefined;
+  let setReplication_: ReplicationCommand | undefined;
+  let setEntry_: EntryCommand | undefined;
+  let deploy_: DeployCommand | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: bootstrap_ = decodeBootstrapCommand(r, r.extent(end)); choice = 1; break;
+      case 18: join_ = decodeJoinCommand(r, r.extent(end)); choice = 2; break;
+      case 26: leave_ = decodeNodeCommand(r, r.extent(end)); choice = 3; break;
+      case 34: remove_ = decodeNodeCommand(r, r.extent(end)); choice = 4; break;
+      case 42: lease_ = decodeLeaseCommand(r, r.extent(end)); choice = 5; break;
+      case 50: replicasChanged_ = decodeReplicasCommand(r, r.extent(end)); choice = 6; break;
+      case 58: wantReplicas_ = decodeWantReplicasCommand(r, r.extent(end)); choice = 7; break;
+      case 66: wantSplit_ = decodeSplitCommand(r, r.extent(end)); choice = 8; break;
+      case 74: wantMerge_ = decodeMergeCommand(r, r.extent(end)); choice = 9; break;
+      case 82: mergeFrozen_ = decodeFrozenCommand(r, r.extent(end)); choice = 10; break;
+      case 90: mergeDone_ = decodeMergeCommand(r, r.extent(end)); choice = 11; break;
+      case 98: mergeCancel_ = decodeMergeCommand(r, r.extent(end)); choice = 12; break;
+      case 106: cancelChange_ = decodeCancelCommand(r, r.extent(end)); choice = 13; break;
+      case 114: setReplication_ = decodeReplicationCommand(r, r.extent(end)); choice = 14; break;
+      case 122: setEntry_ = decodeEntryCommand(r, r.extent(end)); choice = 15; break;
+      case 130: deploy_ = decodeDeployCommand(r, r.extent(end)); choice = 16; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 1 ? { kind: "bootstrap", value: bootstrap_ as BootstrapCommand }
+    : choice === 2 ? { kind: "join", value: join_ as JoinCommand }
+    : choice === 3 ? { kind: "leave", value: leave_ as NodeCommand }
+    : choice === 4 ? { kind: "remove", value: remove_ as NodeCommand }
+    : choice === 5 ? { kind: "lease", value: lease_ as LeaseCommand }
+    : choice === 6 ? { kind: "replicasChanged", value: replicasChanged_ as ReplicasCommand }
+    : choice === 7 ? { kind: "wantReplicas", value: wantReplicas_ as WantReplicasCommand }
+    : choice === 8 ? { kind: "wantSplit", value: wantSplit_ as SplitCommand }
+    : choice === 9 ? { kind: "wantMerge", value: wantMerge_ as MergeCommand }
+    : choice === 10 ? { kind: "mergeFrozen", value: mergeFrozen_ as FrozenCommand }
+    : choice === 11 ? { kind: "mergeDone", value: mergeDone_ as MergeCommand }
+    : choice === 12 ? { kind: "mergeCancel", value: mergeCancel_ as MergeCommand }
+    : choice === 13 ? { kind: "cancelChange", value: cancelChange_ as CancelCommand }
+    : choice === 14 ? { kind: "setReplication", value: setReplication_ as ReplicationCommand }
+    : choice === 15 ? { kind: "setEntry", value: setEntry_ as EntryCommand }
+    : choice === 16 ? { kind: "deploy", value: deploy_ as DeployCommand }
+    : { kind: "unknown" };
+}
+
+export interface BootstrapCommand {
+  clusterId: string;
+  info: NodeInfo | undefined;
+  replicationWanted: number;
+  shards: number;
+}
+export interface BootstrapCommandInit {
+  clusterId?: string | undefined;
+  info?: NodeInfoInit | undefined;
+  replicationWanted?: number | undefined;
+  shards?: number | undefined;
+}
+
+export function encodeBootstrapCommand(w: Writer, m: BootstrapCommandInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.info !== undefined) { { const mark = w.begin(18); encodeNodeInfo(w, m.info); w.close(mark); } }
+  if (m.replicationWanted !== undefined && m.replicationWanted !== 0) { w.varint(24); w.varint(m.replicationWanted); }
+  if (m.shards !== undefined && m.shards !== 0) { w.varint(32); w.varint(m.shards); }
+}
+
+export function decodeBootstrapCommand(r: Reader, end: number): BootstrapCommand {
+  let clusterId_: string = "";
+  let info_: NodeInfo | undefined;
+  let replicationWanted_: number = 0;
+  let shards_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 18: info_ = decodeNodeInfo(r, r.extent(end)); break;
+      case 24: replicationWanted_ = r.varint(); break;
+      case 32: shards_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, info: info_, replicationWanted: replicationWanted_, shards: shards_ };
+}
+
+export interface JoinCommand {
+  clusterId: string;
+  node: number;
+  info: NodeInfo | undefined;
+}
+export interface JoinCommandInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+  info?: NodeInfoInit | undefined;
+}
+
+export function encodeJoinCommand(w: Writer, m: JoinCommandInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.info !== undefined) { { const mark = w.begin(26); encodeNodeInfo(w, m.info); w.close(mark); } }
+}
+
+export function decodeJoinCommand(r: Reader, end: number): JoinCommand {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  let info_: NodeInfo | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      case 26: info_ = decodeNodeInfo(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_, info: info_ };
+}
+
+export interface NodeCommand {
+  node: number;
+}
+export interface NodeCommandInit {
+  node?: number | undefined;
+}
+
+export function encodeNodeCommand(w: Writer, m: NodeCommandInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+}
+
+export function decodeNodeCommand(r: Reader, end: number): NodeCommand {
+  let node_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_ };
+}
+
+export interface LeaseCommand {
+  shard: number;
+  node: number;
+  term: number;
+  born: SplitBirth | undefined;
+}
+export interface LeaseCommandInit {
+  shard?: number | undefined;
+  node?: number | undefined;
+  term?: number | undefined;
+  born?: SplitBirthInit | undefined;
+}
+
+export function encodeLeaseCommand(w: Writer, m: LeaseCommandInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(24); w.varint(m.term); }
+  if (m.born !== undefined) { { const mark = w.begin(34); encodeSplitBirth(w, m.born); w.close(mark); } }
+}
+
+export function decodeLeaseCommand(r: Reader, end: number): LeaseCommand {
+  let shard_: number = 0;
+  let node_: number = 0;
+  let term_: number = 0;
+  let born_: SplitBirth | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: node_ = r.varint(); break;
+      case 24: term_ = r.varint(); break;
+      case 34: born_ = decodeSplitBirth(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, node: node_, term: term_, born: born_ };
+}
+
+export interface SplitBirth {
+  parent: number;
+  at: number;
+  replicas: Replicas | undefined;
+}
+export interface SplitBirthInit {
+  parent?: number | undefined;
+  at?: number | undefined;
+  replicas?: ReplicasInit | undefined;
+}
+
+export function encodeSplitBirth(w: Writer, m: SplitBirthInit): void {
+  if (m.parent !== undefined && m.parent !== 0) { w.varint(8); w.varint(m.parent); }
+  if (m.at !== undefined && m.at !== 0) { w.varint(16); w.varint(m.at); }
+  if (m.replicas !== undefined) { { const mark = w.begin(26); encodeReplicas(w, m.replicas); w.close(mark); } }
+}
+
+export function decodeSplitBirth(r: Reader, end: number): SplitBirth {
+  let parent_: number = 0;
+  let at_: number = 0;
+  let replicas_: Replicas | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: parent_ = r.varint(); break;
+      case 16: at_ = r.varint(); break;
+      case 26: replicas_ = decodeReplicas(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { parent: parent_, at: at_, replicas: replicas_ };
+}
+
+export interface ReplicasCommand {
+  shard: number;
+  replicas: Replicas | undefined;
+}
+export interface ReplicasCommandInit {
+  shard?: number | undefined;
+  replicas?: ReplicasInit | undefined;
+}
+
+export function encodeReplicasCommand(w: Writer, m: ReplicasCommandInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.replicas !== undefined) { { const mark = w.begin(18); encodeReplicas(w, m.replicas); w.close(mark); } }
+}
+
+export function decodeReplicasCommand(r: Reader, end: number): ReplicasCommand {
+  let shard_: number = 0;
+  let replicas_: Replicas | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 18: replicas_ = decodeReplicas(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, replicas: replicas_ };
+}
+
+export interface WantReplicasCommand {
+  shard: number;
+  node: number[];
+}
+export interface WantReplicasCommandInit {
+  shard?: number | undefined;
+  node?: readonly number[] | undefined;
+}
+
+export function encodeWantReplicasCommand(w: Writer, m: WantReplicasCommandInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.node !== undefined) for (const item of m.node) { w.varint(16); w.varint(item); }
+}
+
+export function decodeWantReplicasCommand(r: Reader, end: number): WantReplicasCommand {
+  let shard_: number = 0;
+  const node_: number[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: node_.push(r.varint()); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, node: node_ };
+}
+
+export interface SplitCommand {
+  shard: number;
+  at: number;
+}
+export interface SplitCommandInit {
+  shard?: number | undefined;
+  at?: number | undefined;
+}
+
+export function encodeSplitCommand(w: Writer, m: SplitCommandInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.at !== undefined && m.at !== 0) { w.varint(16); w.varint(m.at); }
+}
+
+export function decodeSplitCommand(r: Reader, end: number): SplitCommand {
+  let shard_: number = 0;
+  let at_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: at_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, at: at_ };
+}
+
+export interface MergeCommand {
+  left: number;
+  right: number;
+}
+export interface MergeCommandInit {
+  left?: number | undefined;
+  right?: number | undefined;
+}
+
+export function encodeMergeCommand(w: Writer, m: MergeCommandInit): void {
+  if (m.left !== undefined && m.left !== 0) { w.varint(8); w.varint(m.left); }
+  if (m.right !== undefined && m.right !== 0) { w.varint(16); w.varint(m.right); }
+}
+
+export function decodeMergeCommand(r: Reader, end: number): MergeCommand {
+  let left_: number = 0;
+  let right_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: left_ = r.varint(); break;
+      case 16: right_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { left: left_, right: right_ };
+}
+
+export interface FrozenCommand {
+  left: number;
+  right: number;
+  change: number;
+  through: number;
+  epoch: number;
+}
+export interface FrozenCommandInit {
+  left?: number | undefined;
+  right?: number | undefined;
+  change?: number | undefined;
+  through?: number | undefined;
+  epoch?: number | undefined;
+}
+
+export function encodeFrozenCommand(w: Writer, m: FrozenCommandInit): void {
+  if (m.left !== undefined && m.left !== 0) { w.varint(8); w.varint(m.left); }
+  if (m.right !== undefined && m.right !== 0) { w.varint(16); w.varint(m.right); }
+  if (m.change !== undefined && m.change !== 0) { w.varint(24); w.varint(m.change); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(32); w.varint(m.through); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(40); w.varint(m.epoch); }
+}
+
+export function decodeFrozenCommand(r: Reader, end: number): FrozenCommand {
+  let left_: number = 0;
+  let right_: number = 0;
+  let change_: number = 0;
+  let through_: number = 0;
+  let epoch_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: left_ = r.varint(); break;
+      case 16: right_ = r.varint(); break;
+      case 24: change_ = r.varint(); break;
+      case 32: through_ = r.varint(); break;
+      case 40: epoch_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { left: left_, right: right_, change: change_, through: through_, epoch: epoch_ };
+}
+
+export interface CancelCommand {
+  shard: number;
+  epoch: number;
+  reason: string;
+}
+export interface CancelCommandInit {
+  shard?: number | undefined;
+  epoch?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeCancelCommand(w: Writer, m: CancelCommandInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(16); w.varint(m.epoch); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(26, m.reason); }
+}
+
+export function decodeCancelCommand(r: Reader, end: number): CancelCommand {
+  let shard_: number = 0;
+  let epoch_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: epoch_ = r.varint(); break;
+      case 26: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, epoch: epoch_, reason: reason_ };
+}
+
+export interface ReplicationCommand {
+  count: number;
+}
+export interface ReplicationCommandInit {
+  count?: number | undefined;
+}
+
+export function encodeReplicationCommand(w: Writer, m: ReplicationCommandInit): void {
+  if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+}
+
+export function decodeReplicationCommand(r: Reader, end: number): ReplicationCommand {
+  let count_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: count_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { count: count_ };
+}
+
+export interface EntryCommand {
+  class: string;
+  name: string;
+  value: Uint8Array;
+  removed: boolean;
+  checked: boolean;
+  expected: number;
+}
+export interface EntryCommandInit {
+  class?: string | undefined;
+  name?: string | undefined;
+  value?: Uint8Array | undefined;
+  removed?: boolean | undefined;
+  checked?: boolean | undefined;
+  expected?: number | undefined;
+}
+
+export function encodeEntryCommand(w: Writer, m: EntryCommandInit): void {
+  if (m.class !== undefined && m.class !== "") { w.text(10, m.class); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.value !== undefined && m.value.length > 0) { w.field(26, m.value); }
+  if (m.removed === true) { w.varint(32); w.varint(1); }
+  if (m.checked === true) { w.varint(40); w.varint(1); }
+  if (m.expected !== undefined && m.expected !== 0) { w.varint(48); w.varint(m.expected); }
+}
+
+export function decodeEntryCommand(r: Reader, end: number): EntryCommand {
+  let class_: string = "";
+  let name_: string = "";
+  let value_: Uint8Array = noBytes;
+  let removed_: boolean = false;
+  let checked_: boolean = false;
+  let expected_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: class_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      case 26: value_ = r.view(end); break;
+      case 32: removed_ = r.varint() !== 0; break;
+      case 40: checked_ = r.varint() !== 0; break;
+      case 48: expected_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { class: class_, name: name_, value: value_, removed: removed_, checked: checked_, expected: expected_ };
+}
+
+export interface DeployCommand {
+  namespace: string;
+  bundle: Uint8Array;
+  size: number;
+  type: string[];
+}
+export interface DeployCommandInit {
+  namespace?: string | undefined;
+  bundle?: Uint8Array | undefined;
+  size?: number | undefined;
+  type?: readonly string[] | undefined;
+}
+
+export function encodeDeployCommand(w: Writer, m: DeployCommandInit): void {
+  if (m.namespace !== undefined && m.namespace !== "") { w.text(10, m.namespace); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
+  if (m.size !== undefined && m.size !== 0) { w.varint(24); w.varint(m.size); }
+  if (m.type !== undefined) for (const item of m.type) { w.text(34, item); }
+}
+
+export function decodeDeployCommand(r: Reader, end: number): DeployCommand {
+  let namespace_: string = "";
+  let bundle_: Uint8Array = noBytes;
+  let size_: number = 0;
+  const type_: string[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: namespace_ = r.text(end); break;
+      case 18: bundle_ = r.view(end); break;
+      case 24: size_ = r.varint(); break;
+      case 34: type_.push(r.text(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { namespace: namespace_, bundle: bundle_, size: size_, type: type_ };
+}
+
+export type PlacementAnswer =
+  | {  kind: "done"; value: AnswerDone }
+  | {  kind: "joined"; value: AnswerJoined }
+  | {  kind: "leased"; value: AnswerLeased }
+  | {  kind: "split"; value: AnswerSplit }
+  | {  kind: "version"; value: AnswerVersion }
+  | {  kind: "rejected"; value: AnswerRejected }
+  | {  kind: "merge"; value: AnswerMerge }
+  | {  kind: "removed"; value: AnswerRemoved }
+  | {  kind: "unknown" };
+export type PlacementAnswerInit =
+  | {  kind: "done"; value: AnswerDoneInit }
+  | {  kind: "joined"; value: AnswerJoinedInit }
+  | {  kind: "leased"; value: AnswerLeasedInit }
+  | {  kind: "split"; value: AnswerSplitInit }
+  | {  kind: "version"; value: AnswerVersionInit }
+  | {  kind: "rejected"; value: AnswerRejectedInit }
+  | {  kind: "merge"; value: AnswerMergeInit }
+  | {  kind: "removed"; value: AnswerRemovedInit };
+
+export function encodePlacementAnswer(w: Writer, m: PlacementAnswerInit): void {
+  switch (m.kind) {
+    case "done": { const mark = w.begin(10); encodeAnswerDone(w, m.value); w.close(mark); } break;
+    case "joined": { const mark = w.begin(18); encodeAnswerJoined(w, m.value); w.close(mark); } break;
+    case "leased": { const mark = w.begin(26); encodeAnswerLeased(w, m.value); w.close(mark); } break;
+    case "split": { const mark = w.begin(34); encodeAnswerSplit(w, m.value); w.close(mark); } break;
+    case "version": { const mark = w.begin(42); encodeAnswerVersion(w, m.value); w.close(mark); } break;
+    case "rejected": { const mark = w.begin(50); encodeAnswerRejected(w, m.value); w.close(mark); } break;
+    case "merge": { const mark = w.begin(58); encodeAnswerMerge(w, m.value); w.close(mark); } break;
+    case "removed": { const mark = w.begin(66); encodeAnswerRemoved(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodePlacementAnswer(r: Reader, end: number): PlacementAnswer {
+  let choice = 0;
+  let done_: AnswerDone | undefined;
+  let joined_: AnswerJoined | undefined;
+  let leased_: AnswerLeased | undefined;
+  let split_: AnswerSplit | undefined;
+  let version_: AnswerVersion | undefined;
+  let rejected_: AnswerRejected | undefined;
+  let merge_: AnswerMerge | undefined;
+  let removed_: AnswerRemoved | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: done_ = decodeAnswerDone(r, r.extent(end)); choice = 1; break;
+      case 18: joined_ = decodeAnswerJoined(r, r.extent(end)); choice = 2; break;
+      case 26: leased_ = decodeAnswerLeased(r, r.extent(end)); choice = 3; break;
+      case 34: split_ = decodeAnswerSplit(r, r.extent(end)); choice = 4; break;
+      case 42: version_ = decodeAnswerVersion(r, r.extent(end)); choice = 5; break;
+      case 50: rejected_ = decodeAnswerRejected(r, r.extent(end)); choice = 6; break;
+      case 58: merge_ = decodeAnswerMerge(r, r.extent(end)); choice = 7; break;
+      case 66: removed_ = decodeAnswerRemoved(r, r.extent(end)); choice = 8; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 1 ? { kind: "done", value: done_ as AnswerDone }
+    : choice === 2 ? { kind: "joined", value: joined_ as AnswerJoined }
+    : choice === 3 ? { kind: "leased", value: leased_ as AnswerLeased }
+    : choice === 4 ? { kind: "split", value: split_ as AnswerSplit }
+    : choice === 5 ? { kind: "version", value: version_ as AnswerVersion }
+    : choice === 6 ? { kind: "rejected", value: rejected_ as AnswerRejected }
+    : choice === 7 ? { kind: "merge", value: merge_ as AnswerMerge }
+    : choice === 8 ? { kind: "removed", value: removed_ as AnswerRemoved }
+    : { kind: "unknown" };
+}
+
+export interface AnswerDone {
+
+}
+export interface AnswerDoneInit {
+
+}
+
+export function encodeAnswerDone(w: Writer, m: AnswerDoneInit): void {
+
+}
+
+export function decodeAnswerDone(r: Reader, end: number): AnswerDone {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface AnswerJoined {
+  clusterId: string;
+  node: number;
+}
+export interface AnswerJoinedInit {
+  clusterId?: string | undefined;
+  node?: number | undefined;
+}
+
+export function encodeAnswerJoined(w: Writer, m: AnswerJoinedInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+}
+
+export function decodeAnswerJoined(r: Reader, end: number): AnswerJoined {
+  let clusterId_: string = "";
+  let node_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: node_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, node: node_ };
+}
+
+export interface AnswerLeased {
+  epoch: number;
+  version: number;
+}
+export interface AnswerLeasedInit {
+  epoch?: number | undefined;
+  version?: number | undefined;
+}
+
+export function encodeAnswerLeased(w: Writer, m: AnswerLeasedInit): void {
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(8); w.varint(m.epoch); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+}
+
+export function decodeAnswerLeased(r: Reader, end: number): AnswerLeased {
+  let epoch_: number = 0;
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: epoch_ = r.varint(); break;
+      case 16: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { epoch: epoch_, version: version_ };
+}
+
+export interface AnswerSplit {
+  child: number;
+  change: number;
+}
+export interface AnswerSplitInit {
+  child?: number | undefined;
+  change?: number | undefined;
+}
+
+export function encodeAnswerSplit(w: Writer, m: AnswerSplitInit): void {
+  if (m.child !== undefined && m.child !== 0) { w.varint(8); w.varint(m.child); }
+  if (m.change !== undefined && m.change !== 0) { w.varint(16); w.varint(m.change); }
+}
+
+export function decodeAnswerSplit(r: Reader, end: number): AnswerSplit {
+  let child_: number = 0;
+  let change_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: child_ = r.varint(); break;
+      case 16: change_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { child: child_, change: change_ };
+}
+
+export interface AnswerMerge {
+  change: number;
+}
+export interface AnswerMergeInit {
+  change?: number | undefined;
+}
+
+export function encodeAnswerMerge(w: Writer, m: AnswerMergeInit): void {
+  if (m.change !== undefined && m.change !== 0) { w.varint(8); w.varint(m.change); }
+}
+
+export function decodeAnswerMerge(r: Reader, end: number): AnswerMerge {
+  let change_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: change_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { change: change_ };
+}
+
+export interface AnswerRemoved {
+  gone: boolean;
+}
+export interface AnswerRemovedInit {
+  gone?: boolean | undefined;
+}
+
+export function encodeAnswerRemoved(w: Writer, m: AnswerRemovedInit): void {
+  if (m.gone === true) { w.varint(8); w.varint(1); }
+}
+
+export function decodeAnswerRemoved(r: Reader, end: number): AnswerRemoved {
+  let gone_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: gone_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { gone: gone_ };
+}
+
+export interface AnswerVersion {
+  version: number;
+}
+export interface AnswerVersionInit {
+  version?: number | undefined;
+}
+
+export function encodeAnswerVersion(w: Writer, m: AnswerVersionInit): void {
+  if (m.version !== undefined && m.version !== 0) { w.varint(8); w.varint(m.version); }
+}
+
+export function decodeAnswerVersion(r: Reader, end: number): AnswerVersion {
+  let version_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: version_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { version: version_ };
+}
+
+export interface AnswerRejected {
+  reason: string;
+  message: string;
+  retryAfterMs: number;
+  epoch: number;
+}
+export interface AnswerRejectedInit {
+  reason?: string | undefined;
+  message?: string | undefined;
+  retryAfterMs?: number | undefined;
+  epoch?: number | undefined;
+}
+
+export function encodeAnswerRejected(w: Writer, m: AnswerRejectedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+  if (m.message !== undefined && m.message !== "") { w.text(18, m.message); }
+  if (m.retryAfterMs !== undefined && m.retryAfterMs !== 0) { w.varint(24); w.varint(m.retryAfterMs); }
+  if (m.epoch !== undefined && m.epoch !== 0) { w.varint(32); w.varint(m.epoch); }
+}
+
+export function decodeAnswerRejected(r: Reader, end: number): AnswerRejected {
+  let reason_: string = "";
+  let message_: string = "";
+  let retryAfterMs_: number = 0;
+  let epoch_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      case 18: message_ = r.text(end); break;
+      case 24: retryAfterMs_ = r.varint(); break;
+      case 32: epoch_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_, message: message_, retryAfterMs: retryAfterMs_, epoch: epoch_ };
+}
+
+export interface NodeReport {
+  node: number;
+  shard: ShardLoad[];
+}
+export interface NodeReportInit {
+  node?: number | undefined;
+  shard?: readonly ShardLoadInit[] | undefined;
+}
+
+export function encodeNodeReport(w: Writer, m: NodeReportInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.shard !== undefined) for (const item of m.shard) { { const mark = w.begin(18); encodeShardLoad(w, item); w.close(mark); } }
+}
+
+export function decodeNodeReport(r: Reader, end: number): NodeReport {
+  let node_: number = 0;
+  const shard_: ShardLoad[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 18: shard_.push(decodeShardLoad(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, shard: shard_ };
+}
+
+export interface ShardLoad {
+  shard: number;
+  leads: boolean;
+  bytes: number;
+  rateMilli: number;
+  partitions: number;
+  lastIndex: number;
+  splitAt: number;
+  replica: ReplicaLag[];
+}
+export interface ShardLoadInit {
+  shard?: number | undefined;
+  leads?: boolean | undefined;
+  bytes?: number | undefined;
+  rateMilli?: number | undefined;
+  partitions?: number | undefined;
+  lastIndex?: number | undefined;
+  splitAt?: number | undefined;
+  replica?: readonly ReplicaLagInit[] | undefined;
+}
+
+export function encodeShardLoad(w: Writer, m: ShardLoadInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.leads === true) { w.varint(16); w.varint(1); }
+  if (m.bytes !== undefined && m.bytes !== 0) { w.varint(24); w.varint(m.bytes); }
+  if (m.rateMilli !== undefined && m.rateMilli !== 0) { w.varint(32); w.varint(m.rateMilli); }
+  if (m.partitions !== undefined && m.partitions !== 0) { w.varint(40); w.varint(m.partitions); }
+  if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(48); w.varint(m.lastIndex); }
+  if (m.splitAt !== undefined && m.splitAt !== 0) { w.varint(56); w.varint(m.splitAt); }
+  if (m.replica !== undefined) for (const item of m.replica) { { const mark = w.begin(66); encodeReplicaLag(w, item); w.close(mark); } }
+}
+
+export function decodeShardLoad(r: Reader, end: number): ShardLoad {
+  let shard_: number = 0;
+  let leads_: boolean = false;
+  let bytes_: number = 0;
+  let rateMilli_: number = 0;
+  let partitions_: number = 0;
+  let lastIndex_: number = 0;
+  let splitAt_: number = 0;
+  const replica_: ReplicaLag[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: leads_ = r.varint() !== 0; break;
+      case 24: bytes_ = r.varint(); break;
+      case 32: rateMilli_ = r.varint(); break;
+      case 40: partitions_ = r.varint(); break;
+      case 48: lastIndex_ = r.varint(); break;
+      case 56: splitAt_ = r.varint(); break;
+      case 66: replica_.push(decodeReplicaLag(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, leads: leads_, bytes: bytes_, rateMilli: rateMilli_, partitions: partitions_, lastIndex: lastIndex_, splitAt: splitAt_, replica: replica_ };
+}
+
+export interface ReplicaLag {
+  node: number;
+  lag: number;
+}
+export interface ReplicaLagInit {
+  node?: number | undefined;
+  lag?: number | undefined;
+}
+
+export function encodeReplicaLag(w: Writer, m: ReplicaLagInit): void {
+  if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
+  if (m.lag !== undefined && m.lag !== 0) { w.varint(16); w.varint(m.lag); }
+}
+
+export function decodeReplicaLag(r: Reader, end: number): ReplicaLag {
+  let node_: number = 0;
+  let lag_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: node_ = r.varint(); break;
+      case 16: lag_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { node: node_, lag: lag_ };
+}
+
+export interface SnapshotAsked {
+  shard: number;
+}
+export interface SnapshotAskedInit {
+  shard?: number | undefined;
+}
+
+export function encodeSnapshotAsked(w: Writer, m: SnapshotAskedInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+}
+
+export function decodeSnapshotAsked(r: Reader, end: number): SnapshotAsked {
+  let shard_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_ };
+}
+
+export interface SnapshotChunk {
+  number: number;
+  record: ArchivedRecord[];
+  row: SnapshotRow[];
+  end: SnapshotEnd | undefined;
+  run: IndexedRun[];
+}
+export interface SnapshotChunkInit {
+  number?: number | undefined;
+  record?: readonly ArchivedRecordInit[] | undefined;
+  row?: readonly SnapshotRowInit[] | undefined;
+  end?: SnapshotEndInit | undefined;
+  run?: readonly IndexedRunInit[] | undefined;
+}
+
+export function encodeSnapshotChunk(w: Writer, m: SnapshotChunkInit): void {
+  if (m.number !== undefined && m.number !== 0) { w.varint(8); w.varint(m.number); }
+  if (m.record !== undefined) for (const item of m.record) { { const mark = w.begin(18); encodeArchivedRecord(w, item); w.close(mark); } }
+  if (m.row !== undefined) for (const item of m.row) { { const mark = w.begin(26); encodeSnapshotRow(w, item); w.close(mark); } }
+  if (m.end !== undefined) { { const mark = w.begin(34); encodeSnapshotEnd(w, m.end); w.close(mark); } }
+  if (m.run !== undefined) for (const item of m.run) { { const mark = w.begin(42); encodeIndexedRun(w, item); w.close(mark); } }
+}
+
+export function decodeSnapshotChunk(r: Reader, end: number): SnapshotChunk {
+  let number_: number = 0;
+  const record_: ArchivedRecord[] = [];
+  const row_: SnapshotRow[] = [];
+  let end_: SnapshotEnd | undefined;
+  const run_: IndexedRun[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: number_ = r.varint(); break;
+      case 18: record_.push(decodeArchivedRecord(r, r.extent(end))); break;
+      case 26: row_.push(decodeSnapshotRow(r, r.extent(end))); break;
+      case 34: end_ = decodeSnapshotEnd(r, r.extent(end)); break;
+      case 42: run_.push(decodeIndexedRun(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { number: number_, record: record_, row: row_, end: end_, run: run_ };
+}
+
+export interface IndexedRun {
+  key: number;
+  run: string;
+  generation: number;
+  type: string;
+  status: number;
+  startedMs: number;
+  closedMs: number;
+  bundle: Uint8Array;
+  note: string;
+  cancelRequested: boolean;
+  lastIndex: number;
+}
+export interface IndexedRunInit {
+  key?: number | undefined;
+  run?: string | undefined;
+  generation?: number | undefined;
+  type?: string | undefined;
+  status?: number | undefined;
+  startedMs?: number | undefined;
+  closedMs?: number | undefined;
+  bundle?: Uint8Array | undefined;
+  note?: string | undefined;
+  cancelRequested?: boolean | undefined;
+  lastIndex?: number | undefined;
+}
+
+export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
+  if (m.key !== undefined && m.key !== 0) { w.varint(8); w.varint(m.key); }
+  if (m.run !== undefined && m.run !== "") { w.text(18, m.run); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
+  if (m.type !== undefined && m.type !== "") { w.text(34, m.type); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(40); w.varint(m.status); }
+  if (m.startedMs !== undefined && m.startedMs !== 0) { w.varint(48); w.varint(m.startedMs); }
+  if (m.closedMs !== undefined && m.closedMs !== 0) { w.varint(56); w.varint(m.closedMs); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(66, m.bundle); }
+  if (m.note !== undefined && m.note !== "") { w.text(74, m.note); }
+  if (m.cancelRequested === true) { w.varint(80); w.varint(1); }
+  if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(88); w.varint(m.lastIndex); }
+}
+
+export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
+  let key_: number = 0;
+  let run_: string = "";
+  let generation_: number = 0;
+  let type_: string = "";
+  let status_: number = 0;
+  let startedMs_: number = 0;
+  let closedMs_: number = 0;
+  let bundle_: Uint8Array = noBytes;
+  let note_: string = "";
+  let cancelRequested_: boolean = false;
+  let lastIndex_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: key_ = r.varint(); break;
+      case 18: run_ = r.text(end); break;
+      case 24: generation_ = r.varint(); break;
+      case 34: type_ = r.text(end); break;
+      case 40: status_ = r.varint(); break;
+      case 48: startedMs_ = r.varint(); break;
+      case 56: closedMs_ = r.varint(); break;
+      case 66: bundle_ = r.view(end); break;
+      case 74: note_ = r.text(end); break;
+      case 80: cancelRequested_ = r.varint() !== 0; break;
+      case 88: lastIndex_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_ };
+}
+
+export interface ArchivedRecord {
+  shard: number;
+  index: number;
+  term: number;
+  kind: number;
+  body: Uint8Array;
+}
+export interface ArchivedRecordInit {
+  shard?: number | undefined;
+  index?: number | undefined;
+  term?: number | undefined;
+  kind?: number | undefined;
+  body?: Uint8Array | undefined;
+}
+
+export function encodeArchivedRecord(w: Writer, m: ArchivedRecordInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(16); w.varint(m.index); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(24); w.varint(m.term); }
+  if (m.kind !== undefined && m.kind !== 0) { w.varint(32); w.varint(m.kind); }
+  if (m.body !== undefined && m.body.length > 0) { w.field(42, m.body); }
+}
+
+export function decodeArchivedRecord(r: Reader, end: number): ArchivedRecord {
+  let shard_: number = 0;
+  let index_: number = 0;
+  let term_: number = 0;
+  let kind_: number = 0;
+  let body_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: index_ = r.varint(); break;
+      case 24: term_ = r.varint(); break;
+      case 32: kind_ = r.varint(); break;
+      case 42: body_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, index: index_, term: term_, kind: kind_, body: body_ };
+}
+
+export interface SnapshotRow {
+  partition: string;
+  key: number;
+  shard: number;
+  state: Uint8Array;
+  dueMs: number;
+  isDue: boolean;
+  index: number;
+}
+export interface SnapshotRowInit {
+  partition?: string | undefined;
+  key?: number | undefined;
+  shard?: number | undefined;
+  state?: Uint8Array | undefined;
+  dueMs?: number | undefined;
+  isDue?: boolean | undefined;
+  index?: number | undefined;
+}
+
+export function encodeSnapshotRow(w: Writer, m: SnapshotRowInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.key !== undefined && m.key !== 0) { w.varint(16); w.varint(m.key); }
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(24); w.varint(m.shard); }
+  if (m.state !== undefined && m.state.length > 0) { w.field(34, m.state); }
+  if (m.dueMs !== undefined && m.dueMs !== 0) { w.varint(40); w.varint(m.dueMs); }
+  if (m.isDue === true) { w.varint(48); w.varint(1); }
+  if (m.index !== undefined && m.index !== 0) { w.varint(56); w.varint(m.index); }
+}
+
+export function decodeSnapshotRow(r: Reader, end: number): SnapshotRow {
+  let partition_: string = "";
+  let key_: number = 0;
+  let shard_: number = 0;
+  let state_: Uint8Array = noBytes;
+  let dueMs_: number = 0;
+  let isDue_: boolean = false;
+  let index_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 16: key_ = r.varint(); break;
+      case 24: shard_ = r.varint(); break;
+      case 34: state_ = r.view(end); break;
+      case 40: dueMs_ = r.varint(); break;
+      case 48: isDue_ = r.varint() !== 0; break;
+      case 56: index_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, key: key_, shard: shard_, state: state_, dueMs: dueMs_, isDue: isDue_, index: index_ };
+}
+
+export interface SnapshotEnd {
+  index: number;
+  term: number;
+  clockMs: number;
+  conf: Uint8Array;
+  header: Uint8Array;
+  headerIndex: number;
+  chunks: number;
+  sha256: Uint8Array;
+  indexed: number;
+}
+export interface SnapshotEndInit {
+  index?: number | undefined;
+  term?: number | undefined;
+  clockMs?: number | undefined;
+  conf?: Uint8Array | undefined;
+  header?: Uint8Array | undefined;
+  headerIndex?: number | undefined;
+  chunks?: number | undefined;
+  sha256?: Uint8Array | undefined;
+  indexed?: number | undefined;
+}
+
+export function encodeSnapshotEnd(w: Writer, m: SnapshotEndInit): void {
+  if (m.index !== undefined && m.index !== 0) { w.varint(8); w.varint(m.index); }
+  if (m.term !== undefined && m.term !== 0) { w.varint(16); w.varint(m.term); }
+  if (m.clockMs !== undefined && m.clockMs !== 0) { w.varint(24); w.varint(m.clockMs); }
+  if (m.conf !== undefined && m.conf.length > 0) { w.field(34, m.conf); }
+  if (m.header !== undefined && m.header.length > 0) { w.field(42, m.header); }
+  if (m.headerIndex !== undefined && m.headerIndex !== 0) { w.varint(48); w.varint(m.headerIndex); }
+  if (m.chunks !== undefined && m.chunks !== 0) { w.varint(56); w.varint(m.chunks); }
+  if (m.sha256 !== undefined && m.sha256.length > 0) { w.field(66, m.sha256); }
+  if (m.indexed !== undefined && m.indexed !== 0) { w.varint(72); w.varint(m.indexed); }
+}
+
+export function decodeSnapshotEnd(r: Reader, end: number): SnapshotEnd {
+  let index_: number = 0;
+  let term_: number = 0;
+  let clockMs_: number = 0;
+  let conf_: Uint8Array = noBytes;
+  let header_: Uint8Array = noBytes;
+  let headerIndex_: number = 0;
+  let chunks_: number = 0;
+  let sha256_: Uint8Array = noBytes;
+  let indexed_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: index_ = r.varint(); break;
+      case 16: term_ = r.varint(); break;
+      case 24: clockMs_ = r.varint(); break;
+      case 34: conf_ = r.view(end); break;
+      case 42: header_ = r.view(end); break;
+      case 48: headerIndex_ = r.varint(); break;
+      case 56: chunks_ = r.varint(); break;
+      case 66: sha256_ = r.view(end); break;
+      case 72: indexed_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { index: index_, term: term_, clockMs: clockMs_, conf: conf_, header: header_, headerIndex: headerIndex_, chunks: chunks_, sha256: sha256_, indexed: indexed_ };
 }

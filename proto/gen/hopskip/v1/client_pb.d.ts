@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { Failure, Payload } from "./common_pb.js";
+import type { Failure, Nodes, NodesSchema, Payload } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/client.proto.
@@ -144,6 +144,14 @@ export declare type ReplyItem = Message<"hopskip.v1.ReplyItem"> & {
      */
     value: ErrorDetail;
     case: "error";
+  } | {
+    /**
+     * The answer to no request: sent when the session begins and when it changes.
+     *
+     * @generated from field: hopskip.v1.Nodes nodes = 8;
+     */
+    value: Nodes;
+    case: "nodes";
   } | { case: undefined; value?: undefined };
 };
 
@@ -985,6 +993,18 @@ export declare type BlobChunk = Message<"hopskip.v1.BlobChunk"> & {
 export declare const BlobChunkSchema: GenMessage<BlobChunk>;
 
 /**
+ * @generated from message hopskip.v1.ListNodesRequest
+ */
+export declare type ListNodesRequest = Message<"hopskip.v1.ListNodesRequest"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.ListNodesRequest.
+ * Use `create(ListNodesRequestSchema)` to create a new message.
+ */
+export declare const ListNodesRequestSchema: GenMessage<ListNodesRequest>;
+
+/**
  * @generated from enum hopskip.v1.RunStatus
  */
 export enum RunStatus {
@@ -1157,6 +1177,16 @@ export declare const WorkflowClient: GenService<{
     methodKind: "server_streaming";
     input: typeof BlobRequestSchema;
     output: typeof BlobChunkSchema;
+  },
+  /**
+   * Where else the cluster can be asked; a session is told without asking.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ListNodes
+   */
+  listNodes: {
+    methodKind: "unary";
+    input: typeof ListNodesRequestSchema;
+    output: typeof NodesSchema;
   },
 }>;
 

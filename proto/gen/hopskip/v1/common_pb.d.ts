@@ -216,3 +216,28 @@ export declare type ActivityOptions = Message<"hopskip.v1.ActivityOptions"> & {
  */
 export declare const ActivityOptionsSchema: GenMessage<ActivityOptions>;
 
+/**
+ * gRPC addresses of the live members of the cluster.
+ *
+ * @generated from message hopskip.v1.Nodes
+ */
+export declare type Nodes = Message<"hopskip.v1.Nodes"> & {
+  /**
+   * @generated from field: repeated string address = 1;
+   */
+  address: string[];
+
+  /**
+   * Raised with each change: an older list changes nothing.
+   *
+   * @generated from field: uint64 version = 2;
+   */
+  version: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.Nodes.
+ * Use `create(NodesSchema)` to create a new message.
+ */
+export declare const NodesSchema: GenMessage<Nodes>;
+

@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Payload } from "./common_pb.js";
+import type { ActivityOptions, Failure, Nodes, Payload } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/dispatch.proto.
@@ -100,6 +100,18 @@ export declare type WorkerItem = Message<"hopskip.v1.WorkerItem"> & {
      */
     value: Draining;
     case: "draining";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.Capacity capacity = 9;
+     */
+    value: Capacity;
+    case: "capacity";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.Held held = 10;
+     */
+    value: Held;
+    case: "held";
   } | { case: undefined; value?: undefined };
 };
 
@@ -152,6 +164,18 @@ export declare type ServerItem = Message<"hopskip.v1.ServerItem"> & {
      */
     value: Drop;
     case: "drop";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.Nodes nodes = 7;
+     */
+    value: Nodes;
+    case: "nodes";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.Recall recall = 8;
+     */
+    value: Recall;
+    case: "recall";
   } | { case: undefined; value?: undefined };
 };
 
@@ -258,6 +282,27 @@ export declare type Welcome = Message<"hopskip.v1.Welcome"> & {
    * @generated from field: string local_socket = 5;
    */
   localSocket: string;
+
+  /**
+   * Nodes that the worker is to hold a stream to, this one among them; none = this one alone.
+   *
+   * @generated from field: hopskip.v1.Nodes nodes = 6;
+   */
+  nodes?: Nodes | undefined;
+
+  /**
+   * Node that answers; 0 = not part of a cluster.
+   *
+   * @generated from field: uint32 node = 7;
+   */
+  node: number;
+
+  /**
+   * Which address in `nodes` is that of the node that answers.
+   *
+   * @generated from field: string address = 8;
+   */
+  address: string;
 };
 
 /**
@@ -267,7 +312,8 @@ export declare type Welcome = Message<"hopskip.v1.Welcome"> & {
 export declare const WelcomeSchema: GenMessage<Welcome>;
 
 /**
- * Deliver events to a run. `handle` names the run on this stream from its first activation on.
+ * Deliver events to a run. `shard` and `handle` name the run on this stream from its first activation
+ * on; a handle is never given twice on a stream.
  * `events` are canonical event bytes in log order. With `from_start` they begin at the
  * generation's RunStarted and the run is built anew by replaying them; else they continue what
  * the worker has. With `more`, further Activate items of the same activation follow.
@@ -323,6 +369,11 @@ export declare type Activate = Message<"hopskip.v1.Activate"> & {
    * @generated from field: bool read_only = 9;
    */
   readOnly: boolean;
+
+  /**
+   * @generated from field: uint32 shard = 10;
+   */
+  shard: number;
 };
 
 /**
@@ -361,6 +412,11 @@ export declare type Activated = Message<"hopskip.v1.Activated"> & {
    * @generated from field: string problem = 5;
    */
   problem: string;
+
+  /**
+   * @generated from field: uint32 shard = 6;
+   */
+  shard: number;
 };
 
 /**
@@ -409,6 +465,13 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: hopskip.v1.Failure failure = 7;
    */
   failure?: Failure | undefined;
+
+  /**
+   * Address of the other run, `namespace:instance`.
+   *
+   * @generated from field: string to = 8;
+   */
+  to: string;
 };
 
 /**
@@ -449,6 +512,8 @@ export declare type TaskToken = Message<"hopskip.v1.TaskToken"> & {
   delivery: number;
 
   /**
+   * Of the leadership lease under which it was offered.
+   *
    * @generated from field: uint32 epoch = 6;
    */
   epoch: number;
@@ -510,6 +575,13 @@ export declare type Task = Message<"hopskip.v1.Task"> & {
    * @generated from field: string workflow_type = 9;
    */
   workflowType: string;
+
+  /**
+   * Its leadership epochs are what `token.epoch` counts: one below the highest seen is refused.
+   *
+   * @generated from field: uint32 shard = 10;
+   */
+  shard: number;
 };
 
 /**
@@ -627,6 +699,11 @@ export declare type Query = Message<"hopskip.v1.Query"> & {
    * @generated from field: hopskip.v1.Payload input = 4;
    */
   input?: Payload | undefined;
+
+  /**
+   * @generated from field: uint32 shard = 5;
+   */
+  shard: number;
 };
 
 /**
@@ -660,6 +737,11 @@ export declare type QueryAnswer = Message<"hopskip.v1.QueryAnswer"> & {
    * @generated from field: bool not_cached = 4;
    */
   notCached: boolean;
+
+  /**
+   * @generated from field: uint32 shard = 5;
+   */
+  shard: number;
 };
 
 /**
@@ -678,6 +760,11 @@ export declare type Drop = Message<"hopskip.v1.Drop"> & {
    * @generated from field: uint32 handle = 1;
    */
   handle: number;
+
+  /**
+   * @generated from field: uint32 shard = 2;
+   */
+  shard: number;
 };
 
 /**
@@ -696,6 +783,11 @@ export declare type Evicted = Message<"hopskip.v1.Evicted"> & {
    * @generated from field: uint32 handle = 1;
    */
   handle: number;
+
+  /**
+   * @generated from field: uint32 shard = 2;
+   */
+  shard: number;
 };
 
 /**
@@ -717,6 +809,72 @@ export declare type Draining = Message<"hopskip.v1.Draining"> & {
  * Use `create(DrainingSchema)` to create a new message.
  */
 export declare const DrainingSchema: GenMessage<Draining>;
+
+/**
+ * The share of the worker's room that this node may use from now on: what is executing counts,
+ * and stays where it is above it.
+ *
+ * @generated from message hopskip.v1.Capacity
+ */
+export declare type Capacity = Message<"hopskip.v1.Capacity"> & {
+  /**
+   * @generated from field: uint32 activity_slots = 1;
+   */
+  activitySlots: number;
+
+  /**
+   * @generated from field: uint32 run_slots = 2;
+   */
+  runSlots: number;
+};
+
+/**
+ * Describes the message hopskip.v1.Capacity.
+ * Use `create(CapacitySchema)` to create a new message.
+ */
+export declare const CapacitySchema: GenMessage<Capacity>;
+
+/**
+ * The node leads `shard` from now on and wants to know what the worker still executes, as in the
+ * hello: that stays leased to it.
+ *
+ * @generated from message hopskip.v1.Recall
+ */
+export declare type Recall = Message<"hopskip.v1.Recall"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+};
+
+/**
+ * Describes the message hopskip.v1.Recall.
+ * Use `create(RecallSchema)` to create a new message.
+ */
+export declare const RecallSchema: GenMessage<Recall>;
+
+/**
+ * Answer to a recall: all tasks of every shard, as a split may have moved them.
+ *
+ * @generated from message hopskip.v1.Held
+ */
+export declare type Held = Message<"hopskip.v1.Held"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: repeated hopskip.v1.TaskToken token = 2;
+   */
+  token: TaskToken[];
+};
+
+/**
+ * Describes the message hopskip.v1.Held.
+ * Use `create(HeldSchema)` to create a new message.
+ */
+export declare const HeldSchema: GenMessage<Held>;
 
 /**
  * @generated from enum hopskip.v1.ActivatedStatus
@@ -813,6 +971,16 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_CANCELLED = 7;
    */
   CANCELLED = 7,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_SEND_SIGNAL = 8;
+   */
+  SEND_SIGNAL = 8,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_AWAIT_RESULT = 9;
+   */
+  AWAIT_RESULT = 9,
 }
 
 /**

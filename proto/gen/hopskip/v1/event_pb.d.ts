@@ -501,6 +501,18 @@ export declare type SignalReceived = Message<"hopskip.v1.SignalReceived"> & {
    * @generated from field: string id = 3;
    */
   id: string;
+
+  /**
+   * Partition that sent it, and the number among its messages to this one; empty = a client sent it.
+   *
+   * @generated from field: string from = 4;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
 };
 
 /**
@@ -547,6 +559,190 @@ export declare type SignalWaitCancelled = Message<"hopskip.v1.SignalWaitCancelle
 export declare const SignalWaitCancelledSchema: GenMessage<SignalWaitCancelled>;
 
 /**
+ * The run signals run `to`: message `number` between the two partitions.
+ *
+ * @generated from message hopskip.v1.SignalSent
+ */
+export declare type SignalSent = Message<"hopskip.v1.SignalSent"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload payload = 4;
+   */
+  payload?: Payload | undefined;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.SignalSent.
+ * Use `create(SignalSentSchema)` to create a new message.
+ */
+export declare const SignalSentSchema: GenMessage<SignalSent>;
+
+/**
+ * The signal is in the receiver's history; with `failure`, it was refused.
+ *
+ * @generated from message hopskip.v1.SignalSettled
+ */
+export declare type SignalSettled = Message<"hopskip.v1.SignalSettled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 2;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.SignalSettled.
+ * Use `create(SignalSettledSchema)` to create a new message.
+ */
+export declare const SignalSettledSchema: GenMessage<SignalSettled>;
+
+/**
+ * The run does not wait for it to be received any more; it is delivered all the same.
+ *
+ * @generated from message hopskip.v1.SignalSendCancelled
+ */
+export declare type SignalSendCancelled = Message<"hopskip.v1.SignalSendCancelled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+};
+
+/**
+ * Describes the message hopskip.v1.SignalSendCancelled.
+ * Use `create(SignalSendCancelledSchema)` to create a new message.
+ */
+export declare const SignalSendCancelledSchema: GenMessage<SignalSendCancelled>;
+
+/**
+ * The run waits for the result of run `to`.
+ *
+ * @generated from message hopskip.v1.ResultAwaited
+ */
+export declare type ResultAwaited = Message<"hopskip.v1.ResultAwaited"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ResultAwaited.
+ * Use `create(ResultAwaitedSchema)` to create a new message.
+ */
+export declare const ResultAwaitedSchema: GenMessage<ResultAwaited>;
+
+/**
+ * With `failure`: the other run failed, or there is none. `number` is that of the message from
+ * partition `from`; 0 = the wait was refused.
+ *
+ * @generated from message hopskip.v1.ResultReceived
+ */
+export declare type ResultReceived = Message<"hopskip.v1.ResultReceived"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * Of the other run.
+   *
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 status = 5;
+   */
+  status: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 6;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 7;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ResultReceived.
+ * Use `create(ResultReceivedSchema)` to create a new message.
+ */
+export declare const ResultReceivedSchema: GenMessage<ResultReceived>;
+
+/**
+ * @generated from message hopskip.v1.ResultWaitCancelled
+ */
+export declare type ResultWaitCancelled = Message<"hopskip.v1.ResultWaitCancelled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ResultWaitCancelled.
+ * Use `create(ResultWaitCancelledSchema)` to create a new message.
+ */
+export declare const ResultWaitCancelledSchema: GenMessage<ResultWaitCancelled>;
+
+/**
  * @generated from message hopskip.v1.BundleDeployed
  */
 export declare type BundleDeployed = Message<"hopskip.v1.BundleDeployed"> & {
@@ -576,6 +772,540 @@ export declare type BundleDeployed = Message<"hopskip.v1.BundleDeployed"> & {
  * Use `create(BundleDeployedSchema)` to create a new message.
  */
 export declare const BundleDeployedSchema: GenMessage<BundleDeployed>;
+
+/**
+ * Partition `cluster`. The id is in every hello of its members.
+ *
+ * @generated from message hopskip.v1.ClusterCreated
+ */
+export declare type ClusterCreated = Message<"hopskip.v1.ClusterCreated"> & {
+  /**
+   * @generated from field: string cluster_id = 1;
+   */
+  clusterId: string;
+
+  /**
+   * Replicas that each shard is to have where there are nodes enough.
+   *
+   * @generated from field: uint32 replication_wanted = 2;
+   */
+  replicationWanted: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ClusterCreated.
+ * Use `create(ClusterCreatedSchema)` to create a new message.
+ */
+export declare const ClusterCreatedSchema: GenMessage<ClusterCreated>;
+
+/**
+ * @generated from message hopskip.v1.ReplicationWanted
+ */
+export declare type ReplicationWanted = Message<"hopskip.v1.ReplicationWanted"> & {
+  /**
+   * @generated from field: uint32 count = 1;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ReplicationWanted.
+ * Use `create(ReplicationWantedSchema)` to create a new message.
+ */
+export declare const ReplicationWantedSchema: GenMessage<ReplicationWanted>;
+
+/**
+ * What a node says of itself.
+ *
+ * @generated from message hopskip.v1.NodeInfo
+ */
+export declare type NodeInfo = Message<"hopskip.v1.NodeInfo"> & {
+  /**
+   * host:port each; peers, clients and browsers reach it there.
+   *
+   * @generated from field: string peer = 1;
+   */
+  peer: string;
+
+  /**
+   * @generated from field: string grpc = 2;
+   */
+  grpc: string;
+
+  /**
+   * @generated from field: string http = 3;
+   */
+  http: string;
+
+  /**
+   * Nodes of one zone are expected to fail together.
+   *
+   * @generated from field: string zone = 4;
+   */
+  zone: string;
+
+  /**
+   * @generated from field: string version = 5;
+   */
+  version: string;
+
+  /**
+   * Highest version of the protocol between nodes that it speaks.
+   *
+   * @generated from field: uint32 protocol = 6;
+   */
+  protocol: number;
+
+  /**
+   * Drawn when its data folder was made: an empty disk is another node.
+   *
+   * @generated from field: string disk = 7;
+   */
+  disk: string;
+};
+
+/**
+ * Describes the message hopskip.v1.NodeInfo.
+ * Use `create(NodeInfoSchema)` to create a new message.
+ */
+export declare const NodeInfoSchema: GenMessage<NodeInfo>;
+
+/**
+ * Partitions `node/<id>`. An id is never given twice.
+ *
+ * @generated from message hopskip.v1.NodeJoined
+ */
+export declare type NodeJoined = Message<"hopskip.v1.NodeJoined"> & {
+  /**
+   * @generated from field: hopskip.v1.NodeInfo info = 1;
+   */
+  info?: NodeInfo | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.NodeJoined.
+ * Use `create(NodeJoinedSchema)` to create a new message.
+ */
+export declare const NodeJoinedSchema: GenMessage<NodeJoined>;
+
+/**
+ * @generated from message hopskip.v1.NodeUpdated
+ */
+export declare type NodeUpdated = Message<"hopskip.v1.NodeUpdated"> & {
+  /**
+   * @generated from field: hopskip.v1.NodeInfo info = 1;
+   */
+  info?: NodeInfo | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.NodeUpdated.
+ * Use `create(NodeUpdatedSchema)` to create a new message.
+ */
+export declare const NodeUpdatedSchema: GenMessage<NodeUpdated>;
+
+/**
+ * @generated from message hopskip.v1.NodeLeaving
+ */
+export declare type NodeLeaving = Message<"hopskip.v1.NodeLeaving"> & {
+  /**
+   * Nothing is to be had from it any more.
+   *
+   * @generated from field: bool lost = 1;
+   */
+  lost: boolean;
+
+  /**
+   * The node that came in its place, under its address.
+   *
+   * @generated from field: uint32 replaced_by = 2;
+   */
+  replacedBy: number;
+};
+
+/**
+ * Describes the message hopskip.v1.NodeLeaving.
+ * Use `create(NodeLeavingSchema)` to create a new message.
+ */
+export declare const NodeLeavingSchema: GenMessage<NodeLeaving>;
+
+/**
+ * @generated from message hopskip.v1.NodeRemoved
+ */
+export declare type NodeRemoved = Message<"hopskip.v1.NodeRemoved"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.NodeRemoved.
+ * Use `create(NodeRemovedSchema)` to create a new message.
+ */
+export declare const NodeRemovedSchema: GenMessage<NodeRemoved>;
+
+/**
+ * Members of a Raft group.
+ *
+ * @generated from message hopskip.v1.Replicas
+ */
+export declare type Replicas = Message<"hopskip.v1.Replicas"> & {
+  /**
+   * @generated from field: repeated uint32 voter = 1 [packed = false];
+   */
+  voter: number[];
+
+  /**
+   * Voters on their way out of a joint configuration; none = it is not joint.
+   *
+   * @generated from field: repeated uint32 outgoing = 2 [packed = false];
+   */
+  outgoing: number[];
+
+  /**
+   * @generated from field: repeated uint32 learner = 3 [packed = false];
+   */
+  learner: number[];
+
+  /**
+   * Log index of the group's configuration; 0 = the one it began with.
+   *
+   * @generated from field: uint64 config_index = 4;
+   */
+  configIndex: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.Replicas.
+ * Use `create(ReplicasSchema)` to create a new message.
+ */
+export declare const ReplicasSchema: GenMessage<Replicas>;
+
+/**
+ * Partition `map`: the shards. Shard 0 is placement itself, which has no keys.
+ *
+ * @generated from message hopskip.v1.ShardCreated
+ */
+export declare type ShardCreated = Message<"hopskip.v1.ShardCreated"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * Keys [first, last] (48 bits).
+   *
+   * @generated from field: uint64 first = 2;
+   */
+  first: bigint;
+
+  /**
+   * @generated from field: uint64 last = 3;
+   */
+  last: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.Replicas replicas = 4;
+   */
+  replicas?: Replicas | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardCreated.
+ * Use `create(ShardCreatedSchema)` to create a new message.
+ */
+export declare const ShardCreatedSchema: GenMessage<ShardCreated>;
+
+/**
+ * @generated from message hopskip.v1.ReplicasWanted
+ */
+export declare type ReplicasWanted = Message<"hopskip.v1.ReplicasWanted"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: repeated uint32 node = 2 [packed = false];
+   */
+  node: number[];
+};
+
+/**
+ * Describes the message hopskip.v1.ReplicasWanted.
+ * Use `create(ReplicasWantedSchema)` to create a new message.
+ */
+export declare const ReplicasWantedSchema: GenMessage<ReplicasWanted>;
+
+/**
+ * @generated from message hopskip.v1.ReplicasChanged
+ */
+export declare type ReplicasChanged = Message<"hopskip.v1.ReplicasChanged"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: hopskip.v1.Replicas replicas = 2;
+   */
+  replicas?: Replicas | undefined;
+
+  /**
+   * Nodes that hold no replica of the shard any more.
+   *
+   * @generated from field: repeated uint32 removed = 3 [packed = false];
+   */
+  removed: number[];
+};
+
+/**
+ * Describes the message hopskip.v1.ReplicasChanged.
+ * Use `create(ReplicasChangedSchema)` to create a new message.
+ */
+export declare const ReplicasChangedSchema: GenMessage<ReplicasChanged>;
+
+/**
+ * @generated from message hopskip.v1.LeadershipGranted
+ */
+export declare type LeadershipGranted = Message<"hopskip.v1.LeadershipGranted"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: uint32 node = 2;
+   */
+  node: number;
+
+  /**
+   * @generated from field: uint64 term = 3;
+   */
+  term: bigint;
+
+  /**
+   * Above every epoch of every shard before.
+   *
+   * @generated from field: uint32 epoch = 4;
+   */
+  epoch: number;
+};
+
+/**
+ * Describes the message hopskip.v1.LeadershipGranted.
+ * Use `create(LeadershipGrantedSchema)` to create a new message.
+ */
+export declare const LeadershipGrantedSchema: GenMessage<LeadershipGranted>;
+
+/**
+ * Changes of shards are numbered, over the cluster, from 1.
+ *
+ * @generated from message hopskip.v1.SplitWanted
+ */
+export declare type SplitWanted = Message<"hopskip.v1.SplitWanted"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * First key of the child.
+   *
+   * @generated from field: uint64 at = 2;
+   */
+  at: bigint;
+
+  /**
+   * @generated from field: uint32 child = 3;
+   */
+  child: number;
+
+  /**
+   * @generated from field: uint32 change = 4;
+   */
+  change: number;
+};
+
+/**
+ * Describes the message hopskip.v1.SplitWanted.
+ * Use `create(SplitWantedSchema)` to create a new message.
+ */
+export declare const SplitWantedSchema: GenMessage<SplitWanted>;
+
+/**
+ * @generated from message hopskip.v1.SplitDone
+ */
+export declare type SplitDone = Message<"hopskip.v1.SplitDone"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: uint64 at = 2;
+   */
+  at: bigint;
+
+  /**
+   * @generated from field: uint32 child = 3;
+   */
+  child: number;
+
+  /**
+   * @generated from field: hopskip.v1.Replicas replicas = 4;
+   */
+  replicas?: Replicas | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.SplitDone.
+ * Use `create(SplitDoneSchema)` to create a new message.
+ */
+export declare const SplitDoneSchema: GenMessage<SplitDone>;
+
+/**
+ * `left` is to take its right neighbour `right` in.
+ *
+ * @generated from message hopskip.v1.MergeWanted
+ */
+export declare type MergeWanted = Message<"hopskip.v1.MergeWanted"> & {
+  /**
+   * @generated from field: uint32 left = 1;
+   */
+  left: number;
+
+  /**
+   * @generated from field: uint32 right = 2;
+   */
+  right: number;
+
+  /**
+   * @generated from field: uint32 change = 3;
+   */
+  change: number;
+};
+
+/**
+ * Describes the message hopskip.v1.MergeWanted.
+ * Use `create(MergeWantedSchema)` to create a new message.
+ */
+export declare const MergeWantedSchema: GenMessage<MergeWanted>;
+
+/**
+ * From here on `left` owns the keys of both. `right` ends with index `through` of its log.
+ *
+ * @generated from message hopskip.v1.MergeDecided
+ */
+export declare type MergeDecided = Message<"hopskip.v1.MergeDecided"> & {
+  /**
+   * @generated from field: uint32 left = 1;
+   */
+  left: number;
+
+  /**
+   * @generated from field: uint32 right = 2;
+   */
+  right: number;
+
+  /**
+   * @generated from field: uint64 through = 3;
+   */
+  through: bigint;
+
+  /**
+   * New epoch of the left one's lease, above those of the right one; 0 = it has none.
+   *
+   * @generated from field: uint32 epoch = 4;
+   */
+  epoch: number;
+};
+
+/**
+ * Describes the message hopskip.v1.MergeDecided.
+ * Use `create(MergeDecidedSchema)` to create a new message.
+ */
+export declare const MergeDecidedSchema: GenMessage<MergeDecided>;
+
+/**
+ * The left one's log has taken the right one in.
+ *
+ * @generated from message hopskip.v1.MergeDone
+ */
+export declare type MergeDone = Message<"hopskip.v1.MergeDone"> & {
+  /**
+   * @generated from field: uint32 left = 1;
+   */
+  left: number;
+
+  /**
+   * @generated from field: uint32 right = 2;
+   */
+  right: number;
+};
+
+/**
+ * Describes the message hopskip.v1.MergeDone.
+ * Use `create(MergeDoneSchema)` to create a new message.
+ */
+export declare const MergeDoneSchema: GenMessage<MergeDone>;
+
+/**
+ * @generated from message hopskip.v1.ChangeCancelled
+ */
+export declare type ChangeCancelled = Message<"hopskip.v1.ChangeCancelled"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: uint32 change = 2;
+   */
+  change: number;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ChangeCancelled.
+ * Use `create(ChangeCancelledSchema)` to create a new message.
+ */
+export declare const ChangeCancelledSchema: GenMessage<ChangeCancelled>;
+
+/**
+ * Partitions `entry/<class>/<name>`.
+ *
+ * @generated from message hopskip.v1.EntrySet
+ */
+export declare type EntrySet = Message<"hopskip.v1.EntrySet"> & {
+  /**
+   * From 1; each change raises it, removal too.
+   *
+   * @generated from field: uint32 version = 1;
+   */
+  version: number;
+
+  /**
+   * @generated from field: bytes value = 2;
+   */
+  value: Uint8Array;
+
+  /**
+   * @generated from field: bool removed = 3;
+   */
+  removed: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.EntrySet.
+ * Use `create(EntrySetSchema)` to create a new message.
+ */
+export declare const EntrySetSchema: GenMessage<EntrySet>;
 
 /**
  * Numbers are for ever: a kind is never renumbered or reused.
@@ -689,9 +1419,124 @@ export enum EventKind {
   SIGNAL_WAIT_CANCELLED = 50,
 
   /**
+   * @generated from enum value: EVENT_KIND_SIGNAL_SENT = 64;
+   */
+  SIGNAL_SENT = 64,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SIGNAL_SETTLED = 65;
+   */
+  SIGNAL_SETTLED = 65,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SIGNAL_SEND_CANCELLED = 66;
+   */
+  SIGNAL_SEND_CANCELLED = 66,
+
+  /**
+   * @generated from enum value: EVENT_KIND_RESULT_AWAITED = 67;
+   */
+  RESULT_AWAITED = 67,
+
+  /**
+   * @generated from enum value: EVENT_KIND_RESULT_RECEIVED = 68;
+   */
+  RESULT_RECEIVED = 68,
+
+  /**
+   * @generated from enum value: EVENT_KIND_RESULT_WAIT_CANCELLED = 69;
+   */
+  RESULT_WAIT_CANCELLED = 69,
+
+  /**
    * @generated from enum value: EVENT_KIND_BUNDLE_DEPLOYED = 128;
    */
   BUNDLE_DEPLOYED = 128,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CLUSTER_CREATED = 129;
+   */
+  CLUSTER_CREATED = 129,
+
+  /**
+   * @generated from enum value: EVENT_KIND_REPLICATION_WANTED = 130;
+   */
+  REPLICATION_WANTED = 130,
+
+  /**
+   * @generated from enum value: EVENT_KIND_NODE_JOINED = 132;
+   */
+  NODE_JOINED = 132,
+
+  /**
+   * @generated from enum value: EVENT_KIND_NODE_UPDATED = 133;
+   */
+  NODE_UPDATED = 133,
+
+  /**
+   * @generated from enum value: EVENT_KIND_NODE_LEAVING = 134;
+   */
+  NODE_LEAVING = 134,
+
+  /**
+   * @generated from enum value: EVENT_KIND_NODE_REMOVED = 135;
+   */
+  NODE_REMOVED = 135,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SHARD_CREATED = 136;
+   */
+  SHARD_CREATED = 136,
+
+  /**
+   * @generated from enum value: EVENT_KIND_REPLICAS_WANTED = 137;
+   */
+  REPLICAS_WANTED = 137,
+
+  /**
+   * @generated from enum value: EVENT_KIND_REPLICAS_CHANGED = 138;
+   */
+  REPLICAS_CHANGED = 138,
+
+  /**
+   * @generated from enum value: EVENT_KIND_LEADERSHIP_GRANTED = 139;
+   */
+  LEADERSHIP_GRANTED = 139,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SPLIT_WANTED = 140;
+   */
+  SPLIT_WANTED = 140,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SPLIT_DONE = 141;
+   */
+  SPLIT_DONE = 141,
+
+  /**
+   * @generated from enum value: EVENT_KIND_MERGE_WANTED = 142;
+   */
+  MERGE_WANTED = 142,
+
+  /**
+   * @generated from enum value: EVENT_KIND_MERGE_DECIDED = 143;
+   */
+  MERGE_DECIDED = 143,
+
+  /**
+   * @generated from enum value: EVENT_KIND_MERGE_DONE = 144;
+   */
+  MERGE_DONE = 144,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANGE_CANCELLED = 145;
+   */
+  CHANGE_CANCELLED = 145,
+
+  /**
+   * @generated from enum value: EVENT_KIND_ENTRY_SET = 150;
+   */
+  ENTRY_SET = 150,
 }
 
 /**

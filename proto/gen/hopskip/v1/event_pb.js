@@ -9,7 +9,7 @@ import { file_hopskip_v1_common } from "./common_pb.js";
  * Describes the file hopskip/v1/event.proto.
  */
 export const file_hopskip_v1_event = /*@__PURE__*/
-  fileDesc("ChZob3Bza2lwL3YxL2V2ZW50LnByb3RvEgpob3Bza2lwLnYxIrYBCgVFdmVudBIRCglwYXJ0aXRpb24YASABKAkSCwoDc2VxGAIgASgEEg8KB3RpbWVfbXMYAyABKAQSDwoHbG9naWNhbBgEIAEoDRIMCgRraW5kGAUgASgNEhEKCXNjaGVtYV9pZBgGIAEoDRImCghpZGVudGl0eRgHIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkSDwoHcGF5bG9hZBgIIAEoDBIRCglwcmV2X2hhc2gYDyABKAwingEKClJ1blN0YXJ0ZWQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBmJ1bmRsZRgDIAEoDBIiCgVpbnB1dBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgFIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDAoEc2VlZBgHIAEoDSIzCgxSdW5Db21wbGV0ZWQSIwoGcmVzdWx0GAEgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkIjEKCVJ1bkZhaWxlZBIkCgdmYWlsdXJlGAEgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIh4KDFJ1bkNhbmNlbGxlZBIOCgZyZWFzb24YASABKAkiHwoNUnVuVGVybWluYXRlZBIOCgZyZWFzb24YASABKAkiIgoLUnVuVGltZWRPdXQSEwoLZGVhZGxpbmVfbXMYASABKAQiLAoKUnVuQmxvY2tlZBINCgVjYXVzZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIhwKClJ1blJlc3VtZWQSDgoGYnVuZGxlGAEgASgMIiEKD0NhbmNlbFJlcXVlc3RlZBIOCgZyZWFzb24YASABKAkifwoRQWN0aXZpdHlTY2hlZHVsZWQSCgoCb3AYASABKA0SDAoEbmFtZRgCIAEoCRIiCgVpbnB1dBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIsCgdvcHRpb25zGAQgASgLMhsuaG9wc2tpcC52MS5BY3Rpdml0eU9wdGlvbnMiZQoRQWN0aXZpdHlDb21wbGV0ZWQSCgoCb3AYASABKA0SDwoHYXR0ZW1wdBgCIAEoDRIjCgZyZXN1bHQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSDgoGd29ya2VyGAQgASgJImMKDkFjdGl2aXR5RmFpbGVkEgoKAm9wGAEgASgNEg8KB2F0dGVtcHQYAiABKA0SJAoHZmFpbHVyZRgDIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZRIOCgZ3b3JrZXIYBCABKAkinQEKD0FjdGl2aXR5UmV0cmllZBIKCgJvcBgBIAEoDRIPCgdhdHRlbXB0GAIgASgNEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSDwoHbmV4dF9tcxgEIAEoBBIOCgZ3b3JrZXIYBSABKAkSJgoJaGVhcnRiZWF0GAYgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkIh8KEUFjdGl2aXR5Q2FuY2VsbGVkEgoKAm9wGAEgASgNIj8KDFRpbWVyU3RhcnRlZBIKCgJvcBgBIAEoDRIOCgZkdWVfbXMYAiABKAQSEwoLZHVyYXRpb25fbXMYAyABKAQiGAoKVGltZXJGaXJlZBIKCgJvcBgBIAEoDSIcCg5UaW1lckNhbmNlbGxlZBIKCgJvcBgBIAEoDSJQCg5TaWduYWxSZWNlaXZlZBIMCgRuYW1lGAEgASgJEiQKB3BheWxvYWQYAiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYAyABKAkiKQoNU2lnbmFsQXdhaXRlZBIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJIiEKE1NpZ25hbFdhaXRDYW5jZWxsZWQSCgoCb3AYASABKA0iTgoOQnVuZGxlRGVwbG95ZWQSDgoGYnVuZGxlGAEgASgMEgwKBHNpemUYAiABKAQSDQoFdHlwZXMYAyADKAkSDwoHdmVyc2lvbhgEIAEoDSq6BQoJRXZlbnRLaW5kEhoKFkVWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIaChZFVkVOVF9LSU5EX1JVTl9TVEFSVEVEEAESHAoYRVZFTlRfS0lORF9SVU5fQ09NUExFVEVEEAISGQoVRVZFTlRfS0lORF9SVU5fRkFJTEVEEAMSHAoYRVZFTlRfS0lORF9SVU5fQ0FOQ0VMTEVEEAQSHQoZRVZFTlRfS0lORF9SVU5fVEVSTUlOQVRFRBAFEhwKGEVWRU5UX0tJTkRfUlVOX1RJTUVEX09VVBAGEhoKFkVWRU5UX0tJTkRfUlVOX0JMT0NLRUQQBxIaChZFVkVOVF9LSU5EX1JVTl9SRVNVTUVEEAgSHwobRVZFTlRfS0lORF9DQU5DRUxfUkVRVUVTVEVEEAkSIQodRVZFTlRfS0lORF9BQ1RJVklUWV9TQ0hFRFVMRUQQEBIhCh1FVkVOVF9LSU5EX0FDVElWSVRZX0NPTVBMRVRFRBAREh4KGkVWRU5UX0tJTkRfQUNUSVZJVFlfRkFJTEVEEBISHwobRVZFTlRfS0lORF9BQ1RJVklUWV9SRVRSSUVEEBMSIQodRVZFTlRfS0lORF9BQ1RJVklUWV9DQU5DRUxMRUQQFBIcChhFVkVOVF9LSU5EX1RJTUVSX1NUQVJURUQQIBIaChZFVkVOVF9LSU5EX1RJTUVSX0ZJUkVEECESHgoaRVZFTlRfS0lORF9USU1FUl9DQU5DRUxMRUQQIhIeChpFVkVOVF9LSU5EX1NJR05BTF9SRUNFSVZFRBAwEh0KGUVWRU5UX0tJTkRfU0lHTkFMX0FXQUlURUQQMRIkCiBFVkVOVF9LSU5EX1NJR05BTF9XQUlUX0NBTkNFTExFRBAyEh8KGkVWRU5UX0tJTkRfQlVORExFX0RFUExPWUVEEIABYgZwcm90bzM", [file_hopskip_v1_common]);
+  fileDesc("ChZob3Bza2lwL3YxL2V2ZW50LnByb3RvEgpob3Bza2lwLnYxIrYBCgVFdmVudBIRCglwYXJ0aXRpb24YASABKAkSCwoDc2VxGAIgASgEEg8KB3RpbWVfbXMYAyABKAQSDwoHbG9naWNhbBgEIAEoDRIMCgRraW5kGAUgASgNEhEKCXNjaGVtYV9pZBgGIAEoDRImCghpZGVudGl0eRgHIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkSDwoHcGF5bG9hZBgIIAEoDBIRCglwcmV2X2hhc2gYDyABKAwingEKClJ1blN0YXJ0ZWQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBmJ1bmRsZRgDIAEoDBIiCgVpbnB1dBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgFIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDAoEc2VlZBgHIAEoDSIzCgxSdW5Db21wbGV0ZWQSIwoGcmVzdWx0GAEgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkIjEKCVJ1bkZhaWxlZBIkCgdmYWlsdXJlGAEgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIh4KDFJ1bkNhbmNlbGxlZBIOCgZyZWFzb24YASABKAkiHwoNUnVuVGVybWluYXRlZBIOCgZyZWFzb24YASABKAkiIgoLUnVuVGltZWRPdXQSEwoLZGVhZGxpbmVfbXMYASABKAQiLAoKUnVuQmxvY2tlZBINCgVjYXVzZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIhwKClJ1blJlc3VtZWQSDgoGYnVuZGxlGAEgASgMIiEKD0NhbmNlbFJlcXVlc3RlZBIOCgZyZWFzb24YASABKAkifwoRQWN0aXZpdHlTY2hlZHVsZWQSCgoCb3AYASABKA0SDAoEbmFtZRgCIAEoCRIiCgVpbnB1dBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIsCgdvcHRpb25zGAQgASgLMhsuaG9wc2tpcC52MS5BY3Rpdml0eU9wdGlvbnMiZQoRQWN0aXZpdHlDb21wbGV0ZWQSCgoCb3AYASABKA0SDwoHYXR0ZW1wdBgCIAEoDRIjCgZyZXN1bHQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSDgoGd29ya2VyGAQgASgJImMKDkFjdGl2aXR5RmFpbGVkEgoKAm9wGAEgASgNEg8KB2F0dGVtcHQYAiABKA0SJAoHZmFpbHVyZRgDIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZRIOCgZ3b3JrZXIYBCABKAkinQEKD0FjdGl2aXR5UmV0cmllZBIKCgJvcBgBIAEoDRIPCgdhdHRlbXB0GAIgASgNEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSDwoHbmV4dF9tcxgEIAEoBBIOCgZ3b3JrZXIYBSABKAkSJgoJaGVhcnRiZWF0GAYgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkIh8KEUFjdGl2aXR5Q2FuY2VsbGVkEgoKAm9wGAEgASgNIj8KDFRpbWVyU3RhcnRlZBIKCgJvcBgBIAEoDRIOCgZkdWVfbXMYAiABKAQSEwoLZHVyYXRpb25fbXMYAyABKAQiGAoKVGltZXJGaXJlZBIKCgJvcBgBIAEoDSIcCg5UaW1lckNhbmNlbGxlZBIKCgJvcBgBIAEoDSJuCg5TaWduYWxSZWNlaXZlZBIMCgRuYW1lGAEgASgJEiQKB3BheWxvYWQYAiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYAyABKAkSDAoEZnJvbRgEIAEoCRIOCgZudW1iZXIYBSABKAQiKQoNU2lnbmFsQXdhaXRlZBIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJIiEKE1NpZ25hbFdhaXRDYW5jZWxsZWQSCgoCb3AYASABKA0iaAoKU2lnbmFsU2VudBIKCgJvcBgBIAEoDRIKCgJ0bxgCIAEoCRIMCgRuYW1lGAMgASgJEiQKB3BheWxvYWQYBCABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSDgoGbnVtYmVyGAUgASgEIkEKDVNpZ25hbFNldHRsZWQSCgoCb3AYASABKA0SJAoHZmFpbHVyZRgCIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSIhChNTaWduYWxTZW5kQ2FuY2VsbGVkEgoKAm9wGAEgASgNIjcKDVJlc3VsdEF3YWl0ZWQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSDgoGbnVtYmVyGAMgASgEIqkBCg5SZXN1bHRSZWNlaXZlZBIKCgJvcBgBIAEoDRIMCgRmcm9tGAIgASgJEg4KBm51bWJlchgDIAEoBBISCgpnZW5lcmF0aW9uGAQgASgNEg4KBnN0YXR1cxgFIAEoDRIjCgZyZXN1bHQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSJAoHZmFpbHVyZRgHIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSI9ChNSZXN1bHRXYWl0Q2FuY2VsbGVkEgoKAm9wGAEgASgNEgoKAnRvGAIgASgJEg4KBm51bWJlchgDIAEoBCJOCg5CdW5kbGVEZXBsb3llZBIOCgZidW5kbGUYASABKAwSDAoEc2l6ZRgCIAEoBBINCgV0eXBlcxgDIAMoCRIPCgd2ZXJzaW9uGAQgASgNIkAKDkNsdXN0ZXJDcmVhdGVkEhIKCmNsdXN0ZXJfaWQYASABKAkSGgoScmVwbGljYXRpb25fd2FudGVkGAIgASgNIiIKEVJlcGxpY2F0aW9uV2FudGVkEg0KBWNvdW50GAEgASgNInMKCE5vZGVJbmZvEgwKBHBlZXIYASABKAkSDAoEZ3JwYxgCIAEoCRIMCgRodHRwGAMgASgJEgwKBHpvbmUYBCABKAkSDwoHdmVyc2lvbhgFIAEoCRIQCghwcm90b2NvbBgGIAEoDRIMCgRkaXNrGAcgASgJIjAKCk5vZGVKb2luZWQSIgoEaW5mbxgBIAEoCzIULmhvcHNraXAudjEuTm9kZUluZm8iMQoLTm9kZVVwZGF0ZWQSIgoEaW5mbxgBIAEoCzIULmhvcHNraXAudjEuTm9kZUluZm8iMAoLTm9kZUxlYXZpbmcSDAoEbG9zdBgBIAEoCBITCgtyZXBsYWNlZF9ieRgCIAEoDSIdCgtOb2RlUmVtb3ZlZBIOCgZyZWFzb24YASABKAkiXgoIUmVwbGljYXMSEQoFdm90ZXIYASADKA1CAhAAEhQKCG91dGdvaW5nGAIgAygNQgIQABITCgdsZWFybmVyGAMgAygNQgIQABIUCgxjb25maWdfaW5kZXgYBCABKAQiYgoMU2hhcmRDcmVhdGVkEg0KBXNoYXJkGAEgASgNEg0KBWZpcnN0GAIgASgEEgwKBGxhc3QYAyABKAQSJgoIcmVwbGljYXMYBCABKAsyFC5ob3Bza2lwLnYxLlJlcGxpY2FzIjEKDlJlcGxpY2FzV2FudGVkEg0KBXNoYXJkGAEgASgNEhAKBG5vZGUYAiADKA1CAhAAIl0KD1JlcGxpY2FzQ2hhbmdlZBINCgVzaGFyZBgBIAEoDRImCghyZXBsaWNhcxgCIAEoCzIULmhvcHNraXAudjEuUmVwbGljYXMSEwoHcmVtb3ZlZBgDIAMoDUICEAAiTQoRTGVhZGVyc2hpcEdyYW50ZWQSDQoFc2hhcmQYASABKA0SDAoEbm9kZRgCIAEoDRIMCgR0ZXJtGAMgASgEEg0KBWVwb2NoGAQgASgNIkcKC1NwbGl0V2FudGVkEg0KBXNoYXJkGAEgASgNEgoKAmF0GAIgASgEEg0KBWNoaWxkGAMgASgNEg4KBmNoYW5nZRgEIAEoDSJdCglTcGxpdERvbmUSDQoFc2hhcmQYASABKA0SCgoCYXQYAiABKAQSDQoFY2hpbGQYAyABKA0SJgoIcmVwbGljYXMYBCABKAsyFC5ob3Bza2lwLnYxLlJlcGxpY2FzIjoKC01lcmdlV2FudGVkEgwKBGxlZnQYASABKA0SDQoFcmlnaHQYAiABKA0SDgoGY2hhbmdlGAMgASgNIksKDE1lcmdlRGVjaWRlZBIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNEg8KB3Rocm91Z2gYAyABKAQSDQoFZXBvY2gYBCABKA0iKAoJTWVyZ2VEb25lEgwKBGxlZnQYASABKA0SDQoFcmlnaHQYAiABKA0iQAoPQ2hhbmdlQ2FuY2VsbGVkEg0KBXNoYXJkGAEgASgNEg4KBmNoYW5nZRgCIAEoDRIOCgZyZWFzb24YAyABKAkiOwoIRW50cnlTZXQSDwoHdmVyc2lvbhgBIAEoDRINCgV2YWx1ZRgCIAEoDBIPCgdyZW1vdmVkGAMgASgIKpILCglFdmVudEtpbmQSGgoWRVZFTlRfS0lORF9VTlNQRUNJRklFRBAAEhoKFkVWRU5UX0tJTkRfUlVOX1NUQVJURUQQARIcChhFVkVOVF9LSU5EX1JVTl9DT01QTEVURUQQAhIZChVFVkVOVF9LSU5EX1JVTl9GQUlMRUQQAxIcChhFVkVOVF9LSU5EX1JVTl9DQU5DRUxMRUQQBBIdChlFVkVOVF9LSU5EX1JVTl9URVJNSU5BVEVEEAUSHAoYRVZFTlRfS0lORF9SVU5fVElNRURfT1VUEAYSGgoWRVZFTlRfS0lORF9SVU5fQkxPQ0tFRBAHEhoKFkVWRU5UX0tJTkRfUlVOX1JFU1VNRUQQCBIfChtFVkVOVF9LSU5EX0NBTkNFTF9SRVFVRVNURUQQCRIhCh1FVkVOVF9LSU5EX0FDVElWSVRZX1NDSEVEVUxFRBAQEiEKHUVWRU5UX0tJTkRfQUNUSVZJVFlfQ09NUExFVEVEEBESHgoaRVZFTlRfS0lORF9BQ1RJVklUWV9GQUlMRUQQEhIfChtFVkVOVF9LSU5EX0FDVElWSVRZX1JFVFJJRUQQExIhCh1FVkVOVF9LSU5EX0FDVElWSVRZX0NBTkNFTExFRBAUEhwKGEVWRU5UX0tJTkRfVElNRVJfU1RBUlRFRBAgEhoKFkVWRU5UX0tJTkRfVElNRVJfRklSRUQQIRIeChpFVkVOVF9LSU5EX1RJTUVSX0NBTkNFTExFRBAiEh4KGkVWRU5UX0tJTkRfU0lHTkFMX1JFQ0VJVkVEEDASHQoZRVZFTlRfS0lORF9TSUdOQUxfQVdBSVRFRBAxEiQKIEVWRU5UX0tJTkRfU0lHTkFMX1dBSVRfQ0FOQ0VMTEVEEDISGgoWRVZFTlRfS0lORF9TSUdOQUxfU0VOVBBAEh0KGUVWRU5UX0tJTkRfU0lHTkFMX1NFVFRMRUQQQRIkCiBFVkVOVF9LSU5EX1NJR05BTF9TRU5EX0NBTkNFTExFRBBCEh0KGUVWRU5UX0tJTkRfUkVTVUxUX0FXQUlURUQQQxIeChpFVkVOVF9LSU5EX1JFU1VMVF9SRUNFSVZFRBBEEiQKIEVWRU5UX0tJTkRfUkVTVUxUX1dBSVRfQ0FOQ0VMTEVEEEUSHwoaRVZFTlRfS0lORF9CVU5ETEVfREVQTE9ZRUQQgAESHwoaRVZFTlRfS0lORF9DTFVTVEVSX0NSRUFURUQQgQESIgodRVZFTlRfS0lORF9SRVBMSUNBVElPTl9XQU5URUQQggESGwoWRVZFTlRfS0lORF9OT0RFX0pPSU5FRBCEARIcChdFVkVOVF9LSU5EX05PREVfVVBEQVRFRBCFARIcChdFVkVOVF9LSU5EX05PREVfTEVBVklORxCGARIcChdFVkVOVF9LSU5EX05PREVfUkVNT1ZFRBCHARIdChhFVkVOVF9LSU5EX1NIQVJEX0NSRUFURUQQiAESHwoaRVZFTlRfS0lORF9SRVBMSUNBU19XQU5URUQQiQESIAobRVZFTlRfS0lORF9SRVBMSUNBU19DSEFOR0VEEIoBEiIKHUVWRU5UX0tJTkRfTEVBREVSU0hJUF9HUkFOVEVEEIsBEhwKF0VWRU5UX0tJTkRfU1BMSVRfV0FOVEVEEIwBEhoKFUVWRU5UX0tJTkRfU1BMSVRfRE9ORRCNARIcChdFVkVOVF9LSU5EX01FUkdFX1dBTlRFRBCOARIdChhFVkVOVF9LSU5EX01FUkdFX0RFQ0lERUQQjwESGgoVRVZFTlRfS0lORF9NRVJHRV9ET05FEJABEiAKG0VWRU5UX0tJTkRfQ0hBTkdFX0NBTkNFTExFRBCRARIZChRFVkVOVF9LSU5EX0VOVFJZX1NFVBCWAWIGcHJvdG8z", [file_hopskip_v1_common]);
 
 /**
  * Describes the message hopskip.v1.Event.
@@ -159,11 +159,186 @@ export const SignalWaitCancelledSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_event, 20);
 
 /**
+ * Describes the message hopskip.v1.SignalSent.
+ * Use `create(SignalSentSchema)` to create a new message.
+ */
+export const SignalSentSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 21);
+
+/**
+ * Describes the message hopskip.v1.SignalSettled.
+ * Use `create(SignalSettledSchema)` to create a new message.
+ */
+export const SignalSettledSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 22);
+
+/**
+ * Describes the message hopskip.v1.SignalSendCancelled.
+ * Use `create(SignalSendCancelledSchema)` to create a new message.
+ */
+export const SignalSendCancelledSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 23);
+
+/**
+ * Describes the message hopskip.v1.ResultAwaited.
+ * Use `create(ResultAwaitedSchema)` to create a new message.
+ */
+export const ResultAwaitedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 24);
+
+/**
+ * Describes the message hopskip.v1.ResultReceived.
+ * Use `create(ResultReceivedSchema)` to create a new message.
+ */
+export const ResultReceivedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 25);
+
+/**
+ * Describes the message hopskip.v1.ResultWaitCancelled.
+ * Use `create(ResultWaitCancelledSchema)` to create a new message.
+ */
+export const ResultWaitCancelledSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 26);
+
+/**
  * Describes the message hopskip.v1.BundleDeployed.
  * Use `create(BundleDeployedSchema)` to create a new message.
  */
 export const BundleDeployedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 21);
+  messageDesc(file_hopskip_v1_event, 27);
+
+/**
+ * Describes the message hopskip.v1.ClusterCreated.
+ * Use `create(ClusterCreatedSchema)` to create a new message.
+ */
+export const ClusterCreatedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 28);
+
+/**
+ * Describes the message hopskip.v1.ReplicationWanted.
+ * Use `create(ReplicationWantedSchema)` to create a new message.
+ */
+export const ReplicationWantedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 29);
+
+/**
+ * Describes the message hopskip.v1.NodeInfo.
+ * Use `create(NodeInfoSchema)` to create a new message.
+ */
+export const NodeInfoSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 30);
+
+/**
+ * Describes the message hopskip.v1.NodeJoined.
+ * Use `create(NodeJoinedSchema)` to create a new message.
+ */
+export const NodeJoinedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 31);
+
+/**
+ * Describes the message hopskip.v1.NodeUpdated.
+ * Use `create(NodeUpdatedSchema)` to create a new message.
+ */
+export const NodeUpdatedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 32);
+
+/**
+ * Describes the message hopskip.v1.NodeLeaving.
+ * Use `create(NodeLeavingSchema)` to create a new message.
+ */
+export const NodeLeavingSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 33);
+
+/**
+ * Describes the message hopskip.v1.NodeRemoved.
+ * Use `create(NodeRemovedSchema)` to create a new message.
+ */
+export const NodeRemovedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 34);
+
+/**
+ * Describes the message hopskip.v1.Replicas.
+ * Use `create(ReplicasSchema)` to create a new message.
+ */
+export const ReplicasSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 35);
+
+/**
+ * Describes the message hopskip.v1.ShardCreated.
+ * Use `create(ShardCreatedSchema)` to create a new message.
+ */
+export const ShardCreatedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 36);
+
+/**
+ * Describes the message hopskip.v1.ReplicasWanted.
+ * Use `create(ReplicasWantedSchema)` to create a new message.
+ */
+export const ReplicasWantedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 37);
+
+/**
+ * Describes the message hopskip.v1.ReplicasChanged.
+ * Use `create(ReplicasChangedSchema)` to create a new message.
+ */
+export const ReplicasChangedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 38);
+
+/**
+ * Describes the message hopskip.v1.LeadershipGranted.
+ * Use `create(LeadershipGrantedSchema)` to create a new message.
+ */
+export const LeadershipGrantedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 39);
+
+/**
+ * Describes the message hopskip.v1.SplitWanted.
+ * Use `create(SplitWantedSchema)` to create a new message.
+ */
+export const SplitWantedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 40);
+
+/**
+ * Describes the message hopskip.v1.SplitDone.
+ * Use `create(SplitDoneSchema)` to create a new message.
+ */
+export const SplitDoneSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 41);
+
+/**
+ * Describes the message hopskip.v1.MergeWanted.
+ * Use `create(MergeWantedSchema)` to create a new message.
+ */
+export const MergeWantedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 42);
+
+/**
+ * Describes the message hopskip.v1.MergeDecided.
+ * Use `create(MergeDecidedSchema)` to create a new message.
+ */
+export const MergeDecidedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 43);
+
+/**
+ * Describes the message hopskip.v1.MergeDone.
+ * Use `create(MergeDoneSchema)` to create a new message.
+ */
+export const MergeDoneSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 44);
+
+/**
+ * Describes the message hopskip.v1.ChangeCancelled.
+ * Use `create(ChangeCancelledSchema)` to create a new message.
+ */
+export const ChangeCancelledSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 45);
+
+/**
+ * Describes the message hopskip.v1.EntrySet.
+ * Use `create(EntrySetSchema)` to create a new message.
+ */
+export const EntrySetSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 46);
 
 /**
  * Describes the enum hopskip.v1.EventKind.

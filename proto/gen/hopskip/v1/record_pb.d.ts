@@ -4,6 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { InboxForgotten, InboxTaken, OutboxSettled } from "./message_pb.js";
 
 /**
  * Describes the file hopskip/v1/record.proto.
@@ -49,6 +50,36 @@ export declare type Record = Message<"hopskip.v1.Record"> & {
    * @generated from field: repeated hopskip.v1.RunDelivered delivered = 5;
    */
   delivered: RunDelivered[];
+
+  /**
+   * One for each event where some previous event lies in another shard's log (after a split or a
+   * merge): the shard that `previous` is an index of, 0 = this one. Empty = all in this one.
+   *
+   * @generated from field: repeated uint32 previous_shard = 6 [packed = false];
+   */
+  previousShard: number[];
+
+  /**
+   * @generated from field: hopskip.v1.ShardChange change = 7;
+   */
+  change?: ShardChange | undefined;
+
+  /**
+   * What messages between partitions leave behind beside events. Applied before the events.
+   *
+   * @generated from field: repeated hopskip.v1.InboxTaken taken = 8;
+   */
+  taken: InboxTaken[];
+
+  /**
+   * @generated from field: repeated hopskip.v1.OutboxSettled settled = 9;
+   */
+  settled: OutboxSettled[];
+
+  /**
+   * @generated from field: repeated hopskip.v1.InboxForgotten forgotten = 10;
+   */
+  forgotten: InboxForgotten[];
 };
 
 /**
@@ -56,6 +87,175 @@ export declare type Record = Message<"hopskip.v1.Record"> & {
  * Use `create(RecordSchema)` to create a new message.
  */
 export declare const RecordSchema: GenMessage<Record>;
+
+/**
+ * A change of the shard itself, as every replica applies it.
+ *
+ * @generated from message hopskip.v1.ShardChange
+ */
+export declare type ShardChange = Message<"hopskip.v1.ShardChange"> & {
+  /**
+   * @generated from oneof hopskip.v1.ShardChange.kind
+   */
+  kind: {
+    /**
+     * @generated from field: hopskip.v1.ShardLed led = 1;
+     */
+    value: ShardLed;
+    case: "led";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ShardSplit split = 2;
+     */
+    value: ShardSplit;
+    case: "split";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ShardFrozen frozen = 3;
+     */
+    value: ShardFrozen;
+    case: "frozen";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ShardThawed thawed = 4;
+     */
+    value: ShardThawed;
+    case: "thawed";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ShardAbsorbed absorbed = 5;
+     */
+    value: ShardAbsorbed;
+    case: "absorbed";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message hopskip.v1.ShardChange.
+ * Use `create(ShardChangeSchema)` to create a new message.
+ */
+export declare const ShardChangeSchema: GenMessage<ShardChange>;
+
+/**
+ * A leader has its lease from placement and takes commands from here on.
+ *
+ * @generated from message hopskip.v1.ShardLed
+ */
+export declare type ShardLed = Message<"hopskip.v1.ShardLed"> & {
+  /**
+   * @generated from field: uint32 node = 1;
+   */
+  node: number;
+
+  /**
+   * @generated from field: uint32 epoch = 2;
+   */
+  epoch: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardLed.
+ * Use `create(ShardLedSchema)` to create a new message.
+ */
+export declare const ShardLedSchema: GenMessage<ShardLed>;
+
+/**
+ * Keys from `at` on belong to `child`, a shard of the same replicas that begins here.
+ *
+ * @generated from message hopskip.v1.ShardSplit
+ */
+export declare type ShardSplit = Message<"hopskip.v1.ShardSplit"> & {
+  /**
+   * @generated from field: uint64 at = 1;
+   */
+  at: bigint;
+
+  /**
+   * @generated from field: uint32 child = 2;
+   */
+  child: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardSplit.
+ * Use `create(ShardSplitSchema)` to create a new message.
+ */
+export declare const ShardSplitSchema: GenMessage<ShardSplit>;
+
+/**
+ * Nothing is decided here any more: the shard is about to be absorbed by its left neighbour.
+ *
+ * @generated from message hopskip.v1.ShardFrozen
+ */
+export declare type ShardFrozen = Message<"hopskip.v1.ShardFrozen"> & {
+  /**
+   * @generated from field: uint32 into = 1;
+   */
+  into: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardFrozen.
+ * Use `create(ShardFrozenSchema)` to create a new message.
+ */
+export declare const ShardFrozenSchema: GenMessage<ShardFrozen>;
+
+/**
+ * It is not absorbed after all.
+ *
+ * @generated from message hopskip.v1.ShardThawed
+ */
+export declare type ShardThawed = Message<"hopskip.v1.ShardThawed"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.ShardThawed.
+ * Use `create(ShardThawedSchema)` to create a new message.
+ */
+export declare const ShardThawedSchema: GenMessage<ShardThawed>;
+
+/**
+ * The right neighbour `shard`, frozen and applied through its index `through`, is part of this
+ * shard from here on, with its keys up to `last`.
+ *
+ * @generated from message hopskip.v1.ShardAbsorbed
+ */
+export declare type ShardAbsorbed = Message<"hopskip.v1.ShardAbsorbed"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: uint64 through = 2;
+   */
+  through: bigint;
+
+  /**
+   * @generated from field: uint64 last = 3;
+   */
+  last: bigint;
+
+  /**
+   * Its own: logs that its histories lead into.
+   *
+   * @generated from field: repeated uint32 ancestor = 4 [packed = false];
+   */
+  ancestor: number[];
+
+  /**
+   * Its clock was not past this, in milliseconds.
+   *
+   * @generated from field: uint64 clock_ms = 5;
+   */
+  clockMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardAbsorbed.
+ * Use `create(ShardAbsorbedSchema)` to create a new message.
+ */
+export declare const ShardAbsorbedSchema: GenMessage<ShardAbsorbed>;
 
 /**
  * The guest had seen all events of the partition below `seq` and asked for nothing more. Written

@@ -3,12 +3,13 @@
 /* eslint-disable */
 
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_hopskip_v1_message } from "./message_pb.js";
 
 /**
  * Describes the file hopskip/v1/record.proto.
  */
 export const file_hopskip_v1_record = /*@__PURE__*/
-  fileDesc("Chdob3Bza2lwL3YxL3JlY29yZC5wcm90bxIKaG9wc2tpcC52MSKaAQoGUmVjb3JkEg0KBWV2ZW50GAEgAygMEhQKCHByZXZpb3VzGAIgAygEQgIQABInCgVsZWFzZRgDIAMoCzIYLmhvcHNraXAudjEuTGVhc2VHcmFudGVkEhUKDWRlbGl2ZXJlZF9zZXEYBCABKAQSKwoJZGVsaXZlcmVkGAUgAygLMhguaG9wc2tpcC52MS5SdW5EZWxpdmVyZWQiLgoMUnVuRGVsaXZlcmVkEhEKCXBhcnRpdGlvbhgBIAEoCRILCgNzZXEYAiABKAQiUAoMTGVhc2VHcmFudGVkEhEKCXBhcnRpdGlvbhgBIAEoCRIKCgJvcBgCIAEoDRIPCgdhdHRlbXB0GAMgASgNEhAKCGRlbGl2ZXJ5GAQgASgNYgZwcm90bzM");
+  fileDesc("Chdob3Bza2lwL3YxL3JlY29yZC5wcm90bxIKaG9wc2tpcC52MSLhAgoGUmVjb3JkEg0KBWV2ZW50GAEgAygMEhQKCHByZXZpb3VzGAIgAygEQgIQABInCgVsZWFzZRgDIAMoCzIYLmhvcHNraXAudjEuTGVhc2VHcmFudGVkEhUKDWRlbGl2ZXJlZF9zZXEYBCABKAQSKwoJZGVsaXZlcmVkGAUgAygLMhguaG9wc2tpcC52MS5SdW5EZWxpdmVyZWQSGgoOcHJldmlvdXNfc2hhcmQYBiADKA1CAhAAEicKBmNoYW5nZRgHIAEoCzIXLmhvcHNraXAudjEuU2hhcmRDaGFuZ2USJQoFdGFrZW4YCCADKAsyFi5ob3Bza2lwLnYxLkluYm94VGFrZW4SKgoHc2V0dGxlZBgJIAMoCzIZLmhvcHNraXAudjEuT3V0Ym94U2V0dGxlZBItCglmb3Jnb3R0ZW4YCiADKAsyGi5ob3Bza2lwLnYxLkluYm94Rm9yZ290dGVuIugBCgtTaGFyZENoYW5nZRIjCgNsZWQYASABKAsyFC5ob3Bza2lwLnYxLlNoYXJkTGVkSAASJwoFc3BsaXQYAiABKAsyFi5ob3Bza2lwLnYxLlNoYXJkU3BsaXRIABIpCgZmcm96ZW4YAyABKAsyFy5ob3Bza2lwLnYxLlNoYXJkRnJvemVuSAASKQoGdGhhd2VkGAQgASgLMhcuaG9wc2tpcC52MS5TaGFyZFRoYXdlZEgAEi0KCGFic29yYmVkGAUgASgLMhkuaG9wc2tpcC52MS5TaGFyZEFic29yYmVkSABCBgoEa2luZCInCghTaGFyZExlZBIMCgRub2RlGAEgASgNEg0KBWVwb2NoGAIgASgNIicKClNoYXJkU3BsaXQSCgoCYXQYASABKAQSDQoFY2hpbGQYAiABKA0iGwoLU2hhcmRGcm96ZW4SDAoEaW50bxgBIAEoDSINCgtTaGFyZFRoYXdlZCJlCg1TaGFyZEFic29yYmVkEg0KBXNoYXJkGAEgASgNEg8KB3Rocm91Z2gYAiABKAQSDAoEbGFzdBgDIAEoBBIUCghhbmNlc3RvchgEIAMoDUICEAASEAoIY2xvY2tfbXMYBSABKAQiLgoMUnVuRGVsaXZlcmVkEhEKCXBhcnRpdGlvbhgBIAEoCRILCgNzZXEYAiABKAQiUAoMTGVhc2VHcmFudGVkEhEKCXBhcnRpdGlvbhgBIAEoCRIKCgJvcBgCIAEoDRIPCgdhdHRlbXB0GAMgASgNEhAKCGRlbGl2ZXJ5GAQgASgNYgZwcm90bzM", [file_hopskip_v1_message]);
 
 /**
  * Describes the message hopskip.v1.Record.
@@ -18,16 +19,58 @@ export const RecordSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_record, 0);
 
 /**
+ * Describes the message hopskip.v1.ShardChange.
+ * Use `create(ShardChangeSchema)` to create a new message.
+ */
+export const ShardChangeSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 1);
+
+/**
+ * Describes the message hopskip.v1.ShardLed.
+ * Use `create(ShardLedSchema)` to create a new message.
+ */
+export const ShardLedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 2);
+
+/**
+ * Describes the message hopskip.v1.ShardSplit.
+ * Use `create(ShardSplitSchema)` to create a new message.
+ */
+export const ShardSplitSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 3);
+
+/**
+ * Describes the message hopskip.v1.ShardFrozen.
+ * Use `create(ShardFrozenSchema)` to create a new message.
+ */
+export const ShardFrozenSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 4);
+
+/**
+ * Describes the message hopskip.v1.ShardThawed.
+ * Use `create(ShardThawedSchema)` to create a new message.
+ */
+export const ShardThawedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 5);
+
+/**
+ * Describes the message hopskip.v1.ShardAbsorbed.
+ * Use `create(ShardAbsorbedSchema)` to create a new message.
+ */
+export const ShardAbsorbedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_record, 6);
+
+/**
  * Describes the message hopskip.v1.RunDelivered.
  * Use `create(RunDeliveredSchema)` to create a new message.
  */
 export const RunDeliveredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_record, 1);
+  messageDesc(file_hopskip_v1_record, 7);
 
 /**
  * Describes the message hopskip.v1.LeaseGranted.
  * Use `create(LeaseGrantedSchema)` to create a new message.
  */
 export const LeaseGrantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_record, 2);
+  messageDesc(file_hopskip_v1_record, 8);
 

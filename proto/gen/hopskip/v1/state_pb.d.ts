@@ -5,6 +5,7 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Payload } from "./common_pb.js";
+import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
 
 /**
  * Describes the file hopskip/v1/state.proto.
@@ -160,6 +161,49 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: uint64 applied_index = 28;
    */
   appliedIndex: bigint;
+
+  /**
+   * Shard whose log `last_index` is an index of; 0 = that of the shard that saved this.
+   *
+   * @generated from field: uint32 last_shard = 29;
+   */
+  lastShard: number;
+
+  /**
+   * Receivers that owe an answer, then those settled, the latest last; senders, the latest last.
+   *
+   * @generated from field: repeated hopskip.v1.OutboxPair outbox = 30;
+   */
+  outbox: OutboxPair[];
+
+  /**
+   * @generated from field: repeated hopskip.v1.InboxSender inbox = 31;
+   */
+  inbox: InboxSender[];
+
+  /**
+   * @generated from field: repeated hopskip.v1.Awaiter awaiter = 32;
+   */
+  awaiter: Awaiter[];
+
+  /**
+   * @generated from field: repeated hopskip.v1.OwedResult owed = 33;
+   */
+  owed: OwedResult[];
+
+  /**
+   * Number of the first message to a receiver that is not in `outbox`; 0 = 1.
+   *
+   * @generated from field: uint64 number_floor = 34;
+   */
+  numberFloor: bigint;
+
+  /**
+   * Messages ever sent.
+   *
+   * @generated from field: uint64 messages_sent = 35;
+   */
+  messagesSent: bigint;
 };
 
 /**
@@ -284,6 +328,13 @@ export declare type PendingOp = Message<"hopskip.v1.PendingOp"> & {
    * @generated from field: string last_failure = 12;
    */
   lastFailure: string;
+
+  /**
+   * Address of the other run that it is about.
+   *
+   * @generated from field: string to = 13;
+   */
+  to: string;
 };
 
 /**
@@ -291,4 +342,107 @@ export declare type PendingOp = Message<"hopskip.v1.PendingOp"> & {
  * Use `create(PendingOpSchema)` to create a new message.
  */
 export declare const PendingOpSchema: GenMessage<PendingOp>;
+
+/**
+ * A shard's own state, checkpointed beside the states of its partitions.
+ *
+ * @generated from message hopskip.v1.ShardHeader
+ */
+export declare type ShardHeader = Message<"hopskip.v1.ShardHeader"> & {
+  /**
+   * @generated from field: uint32 format = 1;
+   */
+  format: number;
+
+  /**
+   * Keys [first, last] (48 bits).
+   *
+   * @generated from field: uint64 first = 2;
+   */
+  first: bigint;
+
+  /**
+   * @generated from field: uint64 last = 3;
+   */
+  last: bigint;
+
+  /**
+   * Of the newest leadership lease.
+   *
+   * @generated from field: uint32 epoch = 4;
+   */
+  epoch: number;
+
+  /**
+   * @generated from field: uint32 leader = 5;
+   */
+  leader: number;
+
+  /**
+   * Not 0: frozen, about to be absorbed by this shard.
+   *
+   * @generated from field: uint32 frozen_into = 6;
+   */
+  frozenInto: number;
+
+  /**
+   * @generated from field: uint64 frozen_index = 7;
+   */
+  frozenIndex: bigint;
+
+  /**
+   * Shards whose logs the histories of this one's partitions may lead into.
+   *
+   * @generated from field: repeated uint32 ancestor = 8 [packed = false];
+   */
+  ancestor: number[];
+
+  /**
+   * Keys that came from another shard, disjoint and in order, with the index at which they did: a
+   * state that another shard saved is the fold of this one's log through there.
+   *
+   * @generated from field: repeated hopskip.v1.JoinedKeys joined = 9;
+   */
+  joined: JoinedKeys[];
+
+  /**
+   * Log index of the newest split or absorption; 0 = none was. The log alone does not lead a new
+   * member past it: what came and went then is not in it.
+   *
+   * @generated from field: uint64 changed_index = 10;
+   */
+  changedIndex: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardHeader.
+ * Use `create(ShardHeaderSchema)` to create a new message.
+ */
+export declare const ShardHeaderSchema: GenMessage<ShardHeader>;
+
+/**
+ * @generated from message hopskip.v1.JoinedKeys
+ */
+export declare type JoinedKeys = Message<"hopskip.v1.JoinedKeys"> & {
+  /**
+   * @generated from field: uint64 first = 1;
+   */
+  first: bigint;
+
+  /**
+   * @generated from field: uint64 last = 2;
+   */
+  last: bigint;
+
+  /**
+   * @generated from field: uint64 index = 3;
+   */
+  index: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.JoinedKeys.
+ * Use `create(JoinedKeysSchema)` to create a new message.
+ */
+export declare const JoinedKeysSchema: GenMessage<JoinedKeys>;
 
