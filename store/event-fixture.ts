@@ -1,5 +1,5 @@
 /** Records as a shard appends them, with events of several runs, for tests of what reads the log. */
-import { asIndex, asShardId, asTerm, type Index, type Partition, Prng } from "#core/base";
+import { asIndex, asShardId, asTerm, type Index, type Partition, Prng, type ShardId } from "#core/base";
 import { appendEvent, encodeRaw, PartitionChain } from "#core/merkle";
 import {
   EventKind,
@@ -10,7 +10,9 @@ import {
   encodeRunResumed,
   encodeRunStarted,
   encodeRunTerminated,
+  encodeShardChange,
   encodeSignalReceived,
+  type ShardChangeInit,
   toBytes,
 } from "#proto";
 import type { LogStore } from "./log/log-store.ts";
@@ -24,36 +26,69 @@ export interface NewEvent {
   readonly payload: Uint8Array;
 }
 
-/** Appends records and keeps the chains of all partitions. */
+const previousShardTag = 48;
+const changeTag = 58;
+
+/** Appends records to one shard and keeps the chains of all its partitions. */
 export class RecordWriter {
   readonly chains = new Map<string, PartitionChain>();
-  /** Canonical bytes of all events, by partition. */
-  readonly written = new Map<string, Uint8Array[]>();
+  /** Canonical bytes of all events, by partition, of whatever shard. */
+  readonly written: Map<string, Uint8Array[]>;
   index: Index = asIndex(0);
   private readonly log: LogStore;
+  private readonly shard: ShardId;
   private timeMs = 1_700_000_000_000;
 
-  constructor(log: LogStore) {
+  constructor(log: LogStore, shard = fixtureShard, written = new Map<string, Uint8Array[]>()) {
     this.log = log;
+    this.shard = shard;
+    this.written = written;
   }
 
   record(...events: NewEvent[]): void {
     this.index = asIndex(this.index + 1);
-    const writer = this.log.begin(fixtureShard, this.index, asTerm(1));
+    const writer = this.log.begin(this.shard, this.index, asTerm(1));
+    const previousShards: number[] = [];
     for (const { partition, kind, payload } of events) {
       const chain = this.chains.get(partition) ?? new PartitionChain(partition as Partition);
       this.chains.set(partition, chain);
+      previousShards.push(chain.lastShard);
       const envelope = { timeMs: ++this.timeMs, logical: 0, kind, schemaId: 1, identity: undefined, encode: encodeRaw, payload };
       const bytes = appendEvent({ writer, index: this.index, hasher }, chain, envelope).slice();
       this.written.set(partition, [...(this.written.get(partition) ?? []), bytes]);
     }
+    if (previousShards.some((shard) => shard !== 0)) {
+      for (const shard of previousShards) {
+        writer.varint(previousShardTag);
+        writer.varint(shard);
+      }
+    }
     this.log.end();
+  }
+
+  /** A record that changes the shard. */
+  change(change: ShardChangeInit): void {
+    this.index = asIndex(this.index + 1);
+    this.log.begin(this.shard, this.index, asTerm(1)).field(changeTag, toBytes(encodeShardChange, change));
+    this.log.end();
+  }
+
+  /** The partitions that `moves` picks go on in `to`'s log. */
+  hand(to: RecordWriter, moves: (partition: string) => boolean): void {
+    to.timeMs = Math.max(to.timeMs, this.timeMs);
+    for (const [partition, chain] of this.chains) {
+      if (!moves(partition)) continue;
+      this.chains.delete(partition);
+      const head = chain.head();
+      const lastShard = head.lastShard === 0 ? this.shard : head.lastShard;
+      to.chains.set(partition, new PartitionChain(partition as Partition, { ...head, lastShard: lastShard === to.shard ? 0 : lastShard }));
+    }
   }
 
   /** Resolves when all of it is durable. */
   async settle(): Promise<void> {
     const durable = Promise.withResolvers<void>();
-    this.log.onDurable = () => this.log.durableIndex(fixtureShard) === this.index && durable.resolve();
+    this.log.onDurable = () => this.log.durableIndex(this.shard) === this.index && durable.resolve();
     this.log.onPoison = durable.reject;
     this.log.kick(true);
     await durable.promise;

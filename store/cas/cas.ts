@@ -7,7 +7,7 @@
  */
 import fs from "node:fs";
 import { join } from "node:path";
-import { bytesEqual, HopError, toHex } from "#core/base";
+import { bytesEqual, fromHex, HopError, toHex } from "#core/base";
 import type { DurableRef } from "#proto";
 import { CorruptionError } from "../corruption-error.ts";
 import { isNoSpace } from "../log/log-disk.ts";
@@ -81,6 +81,27 @@ export class BlobStore {
     } catch (error) {
       if (isMissing(error)) return undefined;
       throw wrapped(`look for blob ${toHex(sha256)}`, error);
+    }
+  }
+
+  /** Hashes of the blobs that are stored, in no order. Rejects with STORE_UNAVAILABLE. */
+  async *hashes(): AsyncIterable<Uint8Array> {
+    const isPart = (name: string) => /^[0-9a-f]{2}$/.test(name);
+    for (const upper of (await this.namesIn(this.dir)).filter(isPart)) {
+      for (const lower of (await this.namesIn(join(this.dir, upper))).filter(isPart)) {
+        for (const name of await this.namesIn(join(this.dir, upper, lower))) {
+          const sha256 = fromHex(name);
+          if (sha256?.length === 32) yield sha256;
+        }
+      }
+    }
+  }
+
+  private async namesIn(folder: string): Promise<string[]> {
+    try {
+      return await fs.promises.readdir(folder);
+    } catch (error) {
+      throw wrapped(`list blob folder ${folder}`, error);
     }
   }
 

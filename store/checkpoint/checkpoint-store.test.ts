@@ -3,9 +3,10 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { asIndex, asShardId, type Partition } from "#core/base";
+import { asIndex, asShardId, keyMax, type Partition, wholeRange } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
-import { CheckpointStore, type StateRow } from "./checkpoint-store.ts";
+import type { CheckpointMeta, ShardRow, StateRow } from "./checkpoint-row.ts";
+import { CheckpointStore } from "./checkpoint-store.ts";
 
 const root = fs.mkdtempSync(join(tmpdir(), "hop-checkpoint-"));
 const shard = asShardId(1);
@@ -18,23 +19,34 @@ beforeEach(() => {
 });
 afterAll(() => fs.rmSync(root, { recursive: true }));
 
-const open = (options: { logId?: string; durable?: number } = {}) =>
+const open = (options: { logId?: string; durable?: number; removed?: number[] } = {}) =>
   CheckpointStore.open({
     path,
     logId: options.logId ?? "log-a",
     durableIndex: () => asIndex(options.durable ?? 1000),
+    isRemoved: (one) => options.removed?.includes(one) ?? false,
     warn: (message) => void warnings.push(message),
   });
-const row = (name: string, dueMs: number, index = 1): StateRow => ({
-  partition: `run/${name}` as Partition,
+const partitionOf = (name: string) => `run/${name}` as Partition;
+const row = (name: string, dueMs: number, index = 1, key = 1): StateRow => ({
+  partition: partitionOf(name),
+  key,
   state: new TextEncoder().encode(`state of ${name} at ${index}`),
   dueMs,
   index,
 });
-const meta = (appliedIndex: number) => ({ shard, appliedIndex, clockMs: 1_700_000_000_000 });
+const meta = (appliedIndex: number, of = shard): CheckpointMeta => ({
+  shard: of,
+  appliedIndex,
+  term: 3,
+  clockMs: 1_700_000_000_000,
+  conf: new Uint8Array([1, 2]),
+  header: new Uint8Array([3, of]),
+  headerIndex: appliedIndex,
+});
 const loaded = (store: CheckpointStore, name: string) => {
-  const state = store.load(`run/${name}` as Partition);
-  return state && new TextDecoder().decode(state);
+  const saved = store.load(partitionOf(name));
+  return saved && new TextDecoder().decode(saved.state);
 };
 
 test("states and meta come back after closing, the newest of each partition", () => {
@@ -54,7 +66,7 @@ test("dueBefore() gives the earliest first, without those that are never due", (
   const store = open();
   const hundredYears = Date.UTC(2126, 0);
   store.save([row("late", hundredYears), row("never", Number.POSITIVE_INFINITY), row("now", 0), row("soon", 100)], meta(4));
-  const names = (beforeMs: number, limit = 10) => store.dueBefore(beforeMs, limit).map((name) => name.slice(4));
+  const names = (beforeMs: number, limit = 10) => store.dueBefore(beforeMs, limit, wholeRange).map((name) => name.slice(4));
   expect([names(0), names(100), names(101), names(Number.MAX_SAFE_INTEGER), names(101, 1)]).toEqual([
     [],
     ["now"],
@@ -62,7 +74,7 @@ test("dueBefore() gives the earliest first, without those that are never due", (
     ["now", "soon", "late"],
     ["now"],
   ]);
-  expect(store.dueBefore(101, Number.MAX_SAFE_INTEGER)).toHaveLength(2);
+  expect(store.dueBefore(101, Number.MAX_SAFE_INTEGER, wholeRange)).toHaveLength(2);
   store.close();
 });
 
@@ -75,7 +87,7 @@ test("a save that fails saves nothing", () => {
   store.close();
 });
 
-test("a file that is no database, of another format, of another log or ahead of the log is set aside, and said so", () => {
+test("a file that is no database, of another format or of another log is set aside, and said so", () => {
   const fresh = () => {
     const store = open();
     store.save([row("a", 1)], meta(50));
@@ -93,7 +105,6 @@ test("a file that is no database, of another format, of another log or ahead of 
       return open();
     },
     "belongs to log log-a, not to log-b": () => open({ logId: "log-b" }),
-    "is at index 50 of shard 1, and the log ends at 49": () => open({ durable: 49 }),
   };
   for (const [reason, act] of Object.entries(spoil)) {
     fs.rmSync(path, { force: true });
@@ -131,4 +142,120 @@ test("a flipped bit in a state is found when it is loaded, and the file is set a
       .filter((name) => name.startsWith(`${counter}.db`))
       .sort(),
   ).toEqual(kept);
+});
+
+const other = asShardId(2);
+const left = { first: 0, last: 499 };
+const right = { first: 500, last: keyMax };
+
+test("shards own rows by their keys: timers and deletions keep to a range, and a row says who saved it", () => {
+  const store = open();
+  store.save([row("a", 5, 1, 499), row("b", 6, 1, 500)], meta(1));
+  const reader = store.forShard(other, () => right);
+  expect([reader.dueBefore(10, 9, right), store.dueBefore(10, 9, left)]).toEqual([[partitionOf("b")], [partitionOf("a")]]);
+  expect(reader.load(partitionOf("b"))?.shard).toBe(shard);
+  store.save([row("b", 7, 3, 500)], meta(3, other));
+  expect([reader.load(partitionOf("b"))?.shard, store.meta(shard), store.meta(other)]).toEqual([other, meta(1), meta(3, other)]);
+  store.deleteRange(right);
+  store.removeMeta(other);
+  expect([loaded(store, "a"), loaded(store, "b"), store.meta(other)]).toEqual(["state of a at 1", undefined, undefined]);
+  store.close();
+});
+
+test("a shard that is ahead of its log is dropped, and only that one; rows of a removed one stay", () => {
+  let store = open();
+  store.save([row("a", 1, 4, 10)], meta(4));
+  store.save([row("b", 1, 90, 600)], meta(90, other));
+  store.save([row("c", 1, 80, 700)], meta(80, asShardId(3)));
+  store.close();
+  store = open({ durable: 79, removed: [3] });
+  expect([loaded(store, "a"), loaded(store, "b"), loaded(store, "c")]).toEqual(["state of a at 4", undefined, "state of c at 80"]);
+  expect([store.meta(shard), store.meta(other), store.meta(asShardId(3))]).toEqual([meta(4), undefined, undefined]);
+  expect(warnings).toEqual(["The checkpoint of shard 2 was dropped: it is at index 90, and the log ends at 79"]);
+  store.close();
+});
+
+function exported(store: CheckpointStore, range: typeof left, bytesMax: number): ShardRow[][] {
+  const view = store.exportRange(shard, range);
+  try {
+    return [...view.batches(bytesMax)];
+  } finally {
+    view.close();
+  }
+}
+
+test("an export has all rows of its range as of when it began, in batches, whatever is saved meanwhile", () => {
+  for (const where of [path, ":memory:"]) {
+    path = where;
+    const store = open();
+    const names = Array.from({ length: 1000 }, (_, i) => `n${i}`);
+    store.save(
+      names.map((name, i) => row(name, i % 3 === 0 ? Number.POSITIVE_INFINITY : i, i, Math.floor(i / 7) * 7)),
+      meta(1000),
+    );
+    const view = store.exportRange(shard, left);
+    const batches = view.batches(2000);
+    const first = batches.next().value as ShardRow[];
+    store.save([row("n1", 0, 5000, 0), row("n400", 0, 5000, 399)], meta(5000));
+    store.deleteRange({ first: 300, last: 450 });
+    const rows = [...first, ...[...batches].flat()];
+    expect(view.meta).toEqual(meta(1000));
+    view.close();
+    const wanted = names.flatMap((name, i) => (Math.floor(i / 7) * 7 <= 499 ? [`${name} ${i}`] : []));
+    expect(rows.map((one) => `${one.partition.slice(4)} ${one.index}`).sort()).toEqual(wanted.sort());
+    expect(rows.map((one) => one.key)).toEqual(rows.map((one) => one.key).sort((a, b) => a - b));
+    expect(rows.every((one) => new TextDecoder().decode(one.state) === `state of ${one.partition.slice(4)} at ${one.index}`)).toBe(true);
+    const sizes = exported(store, wholeRange, 500).map((batch) => batch.reduce((sum, one) => sum + one.state.length, 0));
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(500);
+    expect(exported(store, wholeRange, 1).every((batch) => batch.length === 1)).toBe(true);
+    store.close();
+  }
+});
+
+test("an import takes the place of its range when it is whole, and changes nothing before", () => {
+  const source = open();
+  source.save([row("old", 1, 1, 400), row("x", 1, 1, 450), row("y", 1, 1, 451)], meta(1));
+  source.save([row("x", Number.POSITIVE_INFINITY, 7, 450), row("z", 3, 8, 600)], meta(8, other));
+  const batches = exported(source, { first: 420, last: keyMax }, 1);
+  source.close();
+  path = join(root, `${++counter}.db`);
+  let store = open();
+  store.save([row("stale", 1, 1, 430), row("far", 1, 1, 100)], meta(2));
+  for (const batch of batches) store.importRows(other, batch);
+  store.importRows(asShardId(9), [{ ...row("elsewhere", 1), shard }]);
+  const before = [store.count(), loaded(store, "stale"), loaded(store, "x"), store.meta(other)];
+  expect(before).toEqual([2, "state of stale at 1", undefined, undefined]);
+  store.close();
+  // A crash between: what was put aside is still there, and still counts for nothing.
+  store = open();
+  expect([store.count(), loaded(store, "x")]).toEqual([2, undefined]);
+  store.finishImport({ first: 420, last: keyMax }, meta(8, other));
+  expect([loaded(store, "stale"), loaded(store, "far")]).toEqual([undefined, "state of far at 1"]);
+  expect(["x", "y", "z"].map((name) => store.load(partitionOf(name))?.shard)).toEqual([other, shard, other]);
+  expect(store.dueBefore(10, 10, wholeRange)).toEqual(["far", "y", "z"].map(partitionOf));
+  expect(store.meta(other)).toEqual(meta(8, other));
+  store.importRows(other, batches[0] as ShardRow[]);
+  store.dropImport(other);
+  store.finishImport(right, meta(9, other));
+  expect([loaded(store, "z"), loaded(store, "x")]).toEqual([undefined, "state of x at 7"]);
+  store.close();
+});
+
+test("a flipped bit in a shard's place, or in a state that is exported, is found", () => {
+  for (const [text, act] of [
+    ["conf of the shard", (store: CheckpointStore) => store.meta(shard)],
+    ["state of b", (store: CheckpointStore) => exported(store, wholeRange, 1000)],
+  ] as const) {
+    path = join(root, `${++counter}.db`);
+    const store = open();
+    store.save([row("a", 1), row("b", 1)], { ...meta(1), conf: new TextEncoder().encode("conf of the shard") });
+    store.close();
+    const bytes = fs.readFileSync(path);
+    const at = bytes.indexOf(text);
+    bytes[at] = (bytes[at] as number) ^ 1;
+    fs.writeFileSync(path, bytes);
+    const opened = open();
+    expect(() => act(opened)).toThrow(CorruptionError);
+    opened.close();
+  }
 });

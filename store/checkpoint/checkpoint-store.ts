@@ -2,100 +2,166 @@
  * States of partitions, saved off the commit path: what memory need not hold, and where replay
  * starts after a restart.
  *
- * Callers save only what is durable in the log; then whatever a crash leaves here is a state the
- * log leads to. Each row carries a checksum: a flipped bit is never taken for a state.
+ * One table for all shards of a node: whose a row is follows from its key, so that a split or a
+ * merge moves nothing. Callers save only what is committed and durable in the log; then whatever a
+ * crash leaves here is a state the log leads to. Each row carries a checksum: a flipped bit is
+ * never taken for a state.
  */
-import type { Database } from "bun:sqlite";
-import { crc32 } from "node:zlib";
-import { asIndex, type Index, type Partition, type ShardId, type StateReader } from "#core/base";
+import { Database } from "bun:sqlite";
+import type { Index, Key, KeyRange, Partition, SavedState, ShardId, StateReader } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
 import { type DerivedFormat, type DerivedOptions, openDerived, suspect } from "../derived-database.ts";
-
-export interface StateRow {
-  readonly partition: Partition;
-  readonly state: Uint8Array;
-  /** When the partition needs attention, in milliseconds since 1970; Infinity = never by itself. */
-  readonly dueMs: number;
-  /** Log index that the state is the fold of. */
-  readonly index: number;
-}
-
-export interface CheckpointMeta {
-  readonly shard: ShardId;
-  /** Every state of the shard is saved as of this index or later: replay starts behind it. */
-  readonly appliedIndex: number;
-  /** The shard's clock was not past this. */
-  readonly clockMs: number;
-}
+import { CheckpointExport } from "./checkpoint-export.ts";
+import {
+  type CheckpointMeta,
+  checkpointSchema,
+  checkpointVersion,
+  metaOf,
+  rowOf,
+  type ShardRow,
+  type StateRow,
+  type StoredMeta,
+  type StoredRow,
+  valuesOfMeta,
+  valuesOfRow,
+} from "./checkpoint-row.ts";
 
 export interface CheckpointOptions extends DerivedOptions {
   /** Highest durable index of a shard: a checkpoint from beyond it is of a log that was longer. */
   readonly durableIndex: (shard: ShardId) => Index;
+  /** The shard's replica is gone from this node: its rows may be another shard's now. */
+  readonly isRemoved: (shard: ShardId) => boolean;
 }
 
-const schema = `
-  CREATE TABLE partition (name TEXT PRIMARY KEY, state BLOB NOT NULL, due_ms REAL, last_index INTEGER NOT NULL, checksum INTEGER NOT NULL) STRICT;
-  CREATE INDEX partition_due ON partition (due_ms) WHERE due_ms IS NOT NULL;
-  CREATE TABLE meta (shard INTEGER PRIMARY KEY, applied_index INTEGER NOT NULL, clock_ms REAL NOT NULL) STRICT;
-`;
+const format: DerivedFormat = { what: "checkpoint", version: checkpointVersion, schema: checkpointSchema, problem: () => undefined };
 
-interface SavedRow {
-  state: Uint8Array;
-  due_ms: number | null;
-  last_index: number;
-  checksum: number;
-}
-
-export class CheckpointStore implements StateReader {
+export class CheckpointStore {
   private readonly path: string;
   private readonly database: Database;
-  private readonly saveAll: (rows: readonly StateRow[], meta: CheckpointMeta) => void;
+  private readonly saveAll: (rows: readonly StateRow[], meta: CheckpointMeta, born: readonly CheckpointMeta[]) => void;
+  private readonly takeIn: (shard: ShardId, rows: readonly ShardRow[]) => void;
+  private readonly replace: (range: KeyRange, meta: CheckpointMeta) => void;
 
   static open(options: CheckpointOptions): CheckpointStore {
-    const format: DerivedFormat = { what: "checkpoint", version: 1, schema, problem: (database) => beyond(database, options.durableIndex) };
-    return new CheckpointStore(options.path, openDerived(options, format));
+    const store = new CheckpointStore(options.path, openDerived(options, format));
+    store.dropBeyond(options);
+    return store;
   }
 
   private constructor(path: string, database: Database) {
     this.path = path;
     this.database = database;
-    const put = database.query("INSERT OR REPLACE INTO partition VALUES (?, ?, ?, ?, ?)");
-    const mark = database.query("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)");
-    this.saveAll = database.transaction((rows: readonly StateRow[], meta: CheckpointMeta) => {
-      for (const { partition, state, dueMs, index } of rows) {
-        const due = Number.isFinite(dueMs) ? dueMs : null;
-        put.run(partition, state, due, index, checksumOf(partition, state, due, index));
-      }
-      mark.run(meta.shard, meta.appliedIndex, meta.clockMs);
+    const put = database.query("INSERT OR REPLACE INTO partition VALUES (?, ?, ?, ?, ?, ?, ?)");
+    const mark = database.query("INSERT OR REPLACE INTO meta VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    this.saveAll = database.transaction((rows: readonly StateRow[], meta: CheckpointMeta, born: readonly CheckpointMeta[]) => {
+      for (const row of rows) put.run(...valuesOfRow(row, meta.shard));
+      for (const each of [meta, ...born]) mark.run(...valuesOfMeta(each));
+    });
+    const stage = database.query("INSERT OR REPLACE INTO incoming VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    this.takeIn = database.transaction((target: ShardId, rows: readonly ShardRow[]) => {
+      for (const row of rows) stage.run(target, ...valuesOfRow(row, row.shard));
+    });
+    this.replace = database.transaction((range: KeyRange, meta: CheckpointMeta) => {
+      this.deleteRange(range);
+      database.run(
+        "INSERT OR REPLACE INTO partition SELECT name, key, shard, state, due_ms, last_index, checksum FROM incoming WHERE target = ?",
+        [meta.shard],
+      );
+      this.dropImport(meta.shard);
+      mark.run(...valuesOfMeta(meta));
     });
   }
 
+  /** What a shard's machine reads. `range` is what it owns when it asks. */
+  forShard(_shard: ShardId, range: () => KeyRange): StateReader {
+    return {
+      load: (partition) => this.load(partition),
+      dueBefore: (beforeMs, limit, within = range()) => this.dueBefore(beforeMs, limit, within),
+    };
+  }
+
   /** Throws `CorruptionError` where the row is damaged; the file is then set aside at the next opening. */
-  load(partition: Partition): Uint8Array | undefined {
-    const row = this.trusting(() =>
-      this.database.query("SELECT state, due_ms, last_index, checksum FROM partition WHERE name = ?").get(partition),
-    ) as SavedRow | null;
-    if (row === null) return undefined;
-    const got = checksumOf(partition, row.state, row.due_ms, row.last_index);
-    if (got === row.checksum) return row.state;
-    throw this.damaged(`checksum ${got} of ${partition}`, `${row.checksum}`);
+  load(partition: Partition): SavedState | undefined {
+    const stored = this.trusting(() => this.database.query("SELECT * FROM partition WHERE name = ?").get(partition)) as StoredRow | null;
+    if (stored === null) return undefined;
+    const row = rowOf(stored);
+    if (row === undefined) throw this.damaged(`a state of ${partition} with another checksum`, `${stored.checksum}`);
+    return { state: row.state, shard: row.shard };
   }
 
-  dueBefore(beforeMs: number, limit: number): Partition[] {
-    const sql = "SELECT name FROM partition WHERE due_ms < ? ORDER BY due_ms, name LIMIT ?";
-    return this.trusting(() => this.database.query(sql).values(beforeMs, limit)).map(([name]) => name as Partition);
+  /** Partitions with a key in `range` that need attention before `beforeMs`, earliest first. */
+  dueBefore(beforeMs: number, limit: number, { first, last }: KeyRange): Partition[] {
+    const sql = "SELECT name FROM partition WHERE due_ms < ? AND key >= ? AND key <= ? ORDER BY due_ms, name LIMIT ?";
+    return this.trusting(() => this.database.query(sql).values(beforeMs, first, last, limit)).map(([name]) => name as Partition);
   }
 
-  /** Saves states and the shard's place in the log together, or neither. */
-  save(rows: readonly StateRow[], meta: CheckpointMeta): void {
-    this.trusting(() => this.saveAll(rows, meta));
+  /** Saves states, the shard's place in the log, and where shards begin that it gave birth to: all together, or nothing. */
+  save(rows: readonly StateRow[], meta: CheckpointMeta, born: readonly CheckpointMeta[] = []): void {
+    this.trusting(() => this.saveAll(rows, meta, born));
   }
 
+  /** What was saved outlives a loss of power. */
+  sync(): void {
+    this.trusting(() => this.database.run("PRAGMA wal_checkpoint(FULL)"));
+  }
+
+  /** Throws `CorruptionError` like `load`. */
   meta(shard: ShardId): CheckpointMeta | undefined {
-    const row = this.trusting(() => this.database.query("SELECT applied_index, clock_ms FROM meta WHERE shard = ?").get(shard));
-    if (row === null) return undefined;
-    const { applied_index: appliedIndex, clock_ms: clockMs } = row as { applied_index: number; clock_ms: number };
-    return { shard, appliedIndex, clockMs };
+    const stored = this.trusting(() => this.database.query("SELECT * FROM meta WHERE shard = ?").get(shard)) as StoredMeta | null;
+    if (stored === null) return undefined;
+    const meta = metaOf(stored);
+    if (meta === undefined) throw this.damaged(`a place of shard ${shard} with another checksum`, `${stored.checksum}`);
+    return meta;
+  }
+
+  /** The shard has no place in the log any more; the states stay, for whoever owns their keys. */
+  removeMeta(shard: ShardId): void {
+    this.trusting(() => this.database.run("DELETE FROM meta WHERE shard = ?", [shard]));
+  }
+
+  /** Deletes the states with a key in the range. */
+  deleteRange({ first, last }: KeyRange): void {
+    this.trusting(() => this.database.run("DELETE FROM partition WHERE key >= ? AND key <= ?", [first, last]));
+  }
+
+  /**
+   * The shard's place and the states of its range as of now, whatever is saved meanwhile. The caller
+   * closes it: until then the file can't shrink.
+   */
+  exportRange(shard: ShardId, range: KeyRange): CheckpointExport {
+    const fault = (what: string) => this.damaged(what, "what was saved");
+    // A connection of its own has a view of its own; one in memory can have no second one.
+    if (this.path === ":memory:") return new CheckpointExport(Database.deserialize(this.database.serialize()), { shard, range, fault });
+    return new CheckpointExport(new Database(this.path, { readonly: true, strict: true }), { shard, range, fault });
+  }
+
+  /** Puts states of a snapshot for `shard` aside until it is whole. Each keeps the shard that saved it. */
+  importRows(shard: ShardId, rows: readonly ShardRow[]): void {
+    this.trusting(() => this.takeIn(shard, rows));
+  }
+
+  /** The snapshot is whole: its states take the place of all that the range has, and `meta` says where its shard goes on. */
+  finishImport(range: KeyRange, meta: CheckpointMeta): void {
+    this.trusting(() => this.replace(range, meta));
+  }
+
+  /** Forgets what was put aside for the shard. */
+  dropImport(shard: ShardId): void {
+    this.trusting(() => this.database.run("DELETE FROM incoming WHERE target = ?", [shard]));
+  }
+
+  /** States of the range, their bytes, and a key that halves them. Walks all of them. */
+  sizeOf({ first, last }: KeyRange): { readonly partitions: number; readonly bytes: number; readonly splitAt?: Key } {
+    const within = "FROM partition WHERE key >= ? AND key <= ?";
+    const [[partitions, bytes]] = this.trusting(() =>
+      this.database.query(`SELECT count(*), coalesce(sum(length(state)), 0) ${within}`).values(first, last),
+    ) as [[number, number]];
+    if (partitions < 2) return { partitions, bytes };
+    const middle = Math.floor(partitions / 2);
+    const [[splitAt]] = this.trusting(() =>
+      this.database.query(`SELECT key ${within} ORDER BY key LIMIT 1 OFFSET ?`).values(first, last, middle),
+    ) as [[Key]];
+    return splitAt > first ? { partitions, bytes, splitAt } : { partitions, bytes };
   }
 
   count(): number {
@@ -105,6 +171,19 @@ export class CheckpointStore implements StateReader {
 
   close(): void {
     this.database.close();
+  }
+
+  /** Drops the place of each shard that is beyond its log, and what the shard saved. */
+  private dropBeyond({ durableIndex, isRemoved, warn }: CheckpointOptions): void {
+    const places = this.trusting(() => this.database.query("SELECT shard, applied_index FROM meta").values()) as [ShardId, number][];
+    for (const [shard, applied] of places) {
+      const durable = durableIndex(shard);
+      if (applied <= durable) continue;
+      this.removeMeta(shard);
+      if (isRemoved(shard)) continue;
+      this.trusting(() => this.database.run("DELETE FROM partition WHERE shard = ?", [shard]));
+      warn(`The checkpoint of shard ${shard} was dropped: it is at index ${applied}, and the log ends at ${durable}`);
+    }
   }
 
   /** Runs a statement; a file that SQLite finds damaged is not used again. */
@@ -126,16 +205,4 @@ export class CheckpointStore implements StateReader {
       "start the node again: it builds the checkpoint anew from the log",
     );
   }
-}
-
-function checksumOf(partition: string, state: Uint8Array, due: number | null, index: number): number {
-  return crc32(state, crc32(`${partition} ${due} ${index}`));
-}
-
-function beyond(database: Database, durableIndex: (shard: ShardId) => Index): string | undefined {
-  for (const [shard, applied] of database.query("SELECT shard, applied_index FROM meta").values() as [ShardId, number][]) {
-    const durable = durableIndex(shard);
-    if (asIndex(applied) > durable) return `it is at index ${applied} of shard ${shard}, and the log ends at ${durable}`;
-  }
-  return undefined;
 }

@@ -5,7 +5,7 @@
  * serves synchronous replay and asynchronous reads.
  */
 import fs from "node:fs";
-import { type Frame, type FrameFault, isFault, readFrame, type Salt } from "./record-frame.ts";
+import { type Frame, type FrameFault, isFault, readFrame, refuseUnknown, type Salt } from "./record-frame.ts";
 
 const chunkBytes = 1 << 20;
 
@@ -18,12 +18,18 @@ export interface Range {
   readonly beginBefore?: number;
 }
 
+/** The file that is walked. */
+export interface Walked {
+  readonly path: string;
+  readonly header: Salt;
+}
+
 export class FrameWalk {
   /** File offset of the next frame. */
   offset: number;
   private readonly end: number;
   private readonly beginBefore: number;
-  private readonly salt: Salt;
+  private readonly file: Walked;
   private bytes: Uint8Array;
   private at = 0;
   private filled = 0;
@@ -32,19 +38,22 @@ export class FrameWalk {
   private readonly keepsBodies: boolean;
 
   /** `keepsBodies`: bodies stay valid for ever, instead of until more is read. */
-  constructor(range: Range, salt: Salt, { chunk = chunkBytes, keepsBodies = false } = {}) {
+  constructor(range: Range, file: Walked, { chunk = chunkBytes, keepsBodies = false } = {}) {
     this.keepsBodies = keepsBodies;
     this.offset = range.from;
     this.end = range.end;
     this.beginBefore = Math.min(range.end, range.beginBefore ?? range.end);
-    this.salt = salt;
+    this.file = file;
     this.bytes = new Uint8Array(Math.max(64, Math.min(chunk, range.end - range.from, this.beginBefore - range.from + 4096)));
   }
 
-  /** The next frame, its fault, "more" when bytes are needed first, or undefined at the end. */
+  /**
+   * The next frame, its fault, "more" when bytes are needed first, or undefined at the end. Throws
+   * STORE_UNAVAILABLE at a frame that a newer version wrote.
+   */
   next(): Frame | FrameFault | "more" | undefined {
     if (this.offset >= this.beginBefore) return undefined;
-    const found = readFrame(this.bytes, this.at, this.filled, this.offset, this.end, this.salt);
+    const found = readFrame(this.bytes, this.at, this.filled, this.offset, this.end, this.file.header);
     if (typeof found === "number") {
       if (this.short)
         return {
@@ -56,6 +65,7 @@ export class FrameWalk {
       return "more";
     }
     if (!isFault(found)) {
+      refuseUnknown(found, this.file.path);
       this.at += found.end - found.offset;
       this.offset = found.end;
     }

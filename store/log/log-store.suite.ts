@@ -1,7 +1,8 @@
 /** What every log store does, whatever its disk. */
 import { afterEach, describe, expect, test } from "bun:test";
-import { asIndex, asShardId, asTerm, type Index } from "#core/base";
+import { asIndex, asShardId, asTerm, type Index, Prng } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
+import { checkDurable, checkEntries, checkReads, facts, factsOf, LogModel, prefixOf } from "./log-model.suite.ts";
 import type { LogStore } from "./log-store.ts";
 
 export interface LogHarness {
@@ -63,11 +64,18 @@ export function logStoreSuite(name: string, make: () => LogHarness): void {
       log.kick(true);
       await untilDurable(log, () => log.durableIndex(shard) === 1);
       const { body, ...rest } = await log.read(shard, asIndex(1));
-      expect({ ...rest, text: new TextDecoder().decode(body) }).toEqual({ shard, index: asIndex(1), term: asTerm(3), text: "one" });
+      expect({ ...rest, text: new TextDecoder().decode(body) }).toEqual({
+        shard,
+        index: asIndex(1),
+        term: asTerm(3),
+        kind: "data",
+        text: "one",
+      });
     });
 
     test("records of several shards keep their own order", async () => {
       const log = await open();
+      log.setBase(other, asIndex(100), asTerm(2));
       for (let i = 1; i <= 5; i++) {
         append(log, i, `a${i}`);
         append(log, i + 100, `b${i}`, other);
@@ -185,6 +193,59 @@ export function logStoreSuite(name: string, make: () => LogHarness): void {
       expect(await texts(log).catch((e: unknown) => (e as CorruptionError).damage.index)).toEqual(asIndex(20) as never);
     });
   });
+}
+
+/** Appends operations of a seed, with flushes and crashes between, and compares with the model all along. */
+export function modelSuite(name: string, make: () => LogHarness, seeds: number): void {
+  test(`${name}: random operations, flushes and crashes give what the list of frames gives`, async () => {
+    for (let seed = 1; seed <= seeds; seed++) {
+      const harness = make();
+      const model = new LogModel(seed);
+      const prng = new Prng(seed * 7919);
+      let log = await harness.open();
+      /** Frames before this life of the store. */
+      let before = 0;
+      for (let round = 0; round < 40; round++) {
+        for (let i = prng.below(8); i >= 0; i--) model.step(log);
+        expect(facts(log)).toEqual(factsOf(model.fold()));
+        expect(before + log.position()).toBe(model.frames.length);
+        checkEntries(log, model, prng);
+        checkDurable(log, model, before + log.durablePosition());
+        if (prng.chance(0.3)) continue;
+        const durableBefore = log.durablePosition();
+        log.kick(true);
+        if (prng.chance(0.5)) {
+          // What comes now finds a write under way.
+          await Promise.resolve();
+          for (let i = prng.below(4); i >= 0; i--) model.step(log);
+          checkEntries(log, model, prng);
+          log.kick(true);
+        }
+        if (prng.chance(0.7)) {
+          await until(() => log.durablePosition() > durableBefore || log.durablePosition() === log.position());
+          checkDurable(log, model, before + log.durablePosition());
+          await until(() => log.durablePosition() === log.position());
+          checkDurable(log, model, before + log.durablePosition());
+          await checkReads(log, model, prng);
+          checkEntries(log, model, prng);
+        }
+        if (!prng.chance(0.2)) continue;
+        let durable = before + log.durablePosition();
+        if (prng.chance(0.7)) await harness.crash();
+        else {
+          durable = model.frames.length;
+          await log.close();
+        }
+        log = await harness.open();
+        before = prefixOf(log, model, durable);
+        // Frames that changed nothing leave no trace by which to tell how many came through.
+        model.forget(before);
+        checkDurable(log, model, before);
+        await checkReads(log, model, prng);
+      }
+      await harness.dispose();
+    }
+  }, 60_000);
 }
 
 /** Polls in the event loop's own pace: the condition has no event of its own. */

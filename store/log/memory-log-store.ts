@@ -6,31 +6,16 @@
  * in flight.
  */
 import { crc32 } from "node:zlib";
-import { asIndex, assert, HopError, type Index, type Prng, type ShardId, type Term } from "#core/base";
+import { asIndex, assert, asTerm, HopError, type Index, type Prng, type ShardId, type Term } from "#core/base";
 import { Writer } from "#proto";
-import { CorruptionError } from "../corruption-error.ts";
-import type { LogRecord, LogStore } from "./log-store.ts";
+import { BoundedEntries } from "./bounded-entries.ts";
+import type { EntryKind, HardState, LogEntry, LogRecord, LogStore } from "./log-store.ts";
+import { checked, MemoryDisk, type StoredFrame, type StoredRecord } from "./memory-disk.ts";
 import { notHere } from "./segment-reader.ts";
+import { noBase, noState, type ShardLog } from "./shard-log.ts";
+import { ShardLogs } from "./shard-logs.ts";
 
-interface StoredRecord extends LogRecord {
-  readonly checksum: number;
-}
-
-/** What outlives a crash. One disk is opened by one store at a time. */
-export class MemoryDisk {
-  readonly shards = new Map<ShardId, StoredRecord[]>();
-  /** No space: writes wait, and land when it is false again. */
-  isFull = false;
-  /** The next write fails with it, which poisons the log. */
-  failure: Error | undefined;
-
-  /** Flips one bit of a durable record's body. */
-  damage(shard: ShardId, index: Index): void {
-    const body = find(this, shard, index)?.body;
-    assert(body !== undefined && body.length > 0, `record ${index} of shard ${shard} has bytes to damage`);
-    body[0] = (body[0] as number) ^ 1;
-  }
-}
+export { MemoryDisk } from "./memory-disk.ts";
 
 /** When things happen. `write` calls `done` when `bytes` bytes have landed. */
 export interface LogSchedule {
@@ -47,43 +32,95 @@ const realSchedule: LogSchedule = {
 
 const rideMs = 2;
 const retryMs = 250;
+/** What a frame without a body takes. */
+const frameBytes = 48;
 
-export class MemoryLogStore implements LogStore {
+export class MemoryLogStore extends ShardLogs implements LogStore {
   onDurable = () => {};
   onPoison: (cause: Error) => void = () => {};
   private readonly disk: MemoryDisk;
   private readonly schedule: LogSchedule;
-  private readonly appended = new Map<ShardId, Index>();
-  private readonly writer = new Writer();
-  private opened: { shard: ShardId; index: Index; term: Term } | undefined;
-  private filling: StoredRecord[] = [];
-  private flying: StoredRecord[] = [];
+  /** All that was appended and not overwritten, landed or not. */
+  private readonly records = new Map<ShardId, StoredRecord[]>();
+  private writer = new Writer();
+  private opened: { readonly log: ShardLog; readonly index: Index; readonly term: Term; readonly kind: EntryKind } | undefined;
+  private filling: StoredFrame[] = [];
+  private flying: StoredFrame[] = [];
   private isUrgent = false;
   private isArmed = false;
   private isRiding = false;
   private isDead = false;
 
   constructor(disk = new MemoryDisk(), schedule: LogSchedule = realSchedule) {
+    super();
     this.disk = disk;
     this.schedule = schedule;
-    for (const [shard, records] of disk.shards) this.appended.set(shard, (records.at(-1) as StoredRecord).index);
+    for (const shard of disk.facts.keys()) this.recover(shard);
+    for (const shard of disk.shards.keys()) this.recover(shard);
+    this.settle();
   }
 
-  begin(shard: ShardId, index: Index, term: Term): Writer {
+  begin(shard: ShardId, index: Index, term: Term, kind: EntryKind = "data"): Writer {
     assert(this.opened === undefined, "a record is ended before the next one begins");
-    const last = this.appended.get(shard);
-    assert(last === undefined || index === last + 1, `records are appended in order: shard ${shard} is at ${last}, got ${index}`);
-    this.appended.set(shard, index);
-    this.opened = { shard, index, term };
-    this.writer.at = 0;
+    this.opened = { log: this.appending(shard, index, term), index, term, kind };
+    // Views into what was encoded stay valid until the flush, and longer.
+    this.writer = new Writer(512);
     return this.writer;
   }
 
   end(): void {
     assert(this.opened !== undefined, "a record that ends has begun");
-    const body = this.writer.finish();
-    this.filling.push({ ...this.opened, body, checksum: crc32(body) });
+    const { log, index, term, kind } = this.opened;
     this.opened = undefined;
+    const body = this.writer.finish();
+    this.add({ shard: log.shard, index, term, kind, body, checksum: crc32(body) });
+    if (log.isReplicated !== undefined) log.taken.push({ index, term, kind, data: log.isReplicated ? body.slice() : new Uint8Array(0) });
+  }
+
+  append(shard: ShardId, entries: readonly LogEntry[]): void {
+    for (const { index, term, kind, data } of entries) {
+      this.appending(shard, index, term);
+      this.add(stored(shard, { index, term, kind, data }));
+    }
+  }
+
+  setHardState(shard: ShardId, state: HardState): void {
+    const log = this.logOf(shard);
+    log.vote(state);
+    this.filling.push({ kind: "state", shard, state: log.state });
+    this.touch(log);
+  }
+
+  setBase(shard: ShardId, index: Index, term: Term): void {
+    const log = this.logOf(shard);
+    log.rebase({ index, term });
+    this.records.delete(shard);
+    this.filling.push({ kind: "base", shard, base: log.base });
+    this.touch(log);
+  }
+
+  remove(shard: ShardId): void {
+    const log = this.logOf(shard);
+    log.rebase(noBase, true);
+    this.records.delete(shard);
+    this.filling.push({ kind: "removed", shard, state: log.state });
+    this.touch(log);
+  }
+
+  ingestArchive(shard: ShardId, records: readonly LogEntry[]): void {
+    for (const record of records) this.filling.push({ kind: "archive", record: stored(shard, record) });
+    this.counted(records.length);
+  }
+
+  entries(shard: ShardId, begin: Index, end: Index, maxBytes: number): LogEntry[] {
+    const log = this.appendedLog(shard, begin, end);
+    const records = this.records.get(shard) ?? [];
+    const out = new BoundedEntries(maxBytes);
+    for (let index: number = begin; index < end; index++) {
+      const { term, kind, body } = checked(records[index - log.base.index - 1] as StoredRecord);
+      if (!out.add({ index: asIndex(index), term, kind, data: body })) break;
+    }
+    return out.list;
   }
 
   hasRoom(): boolean {
@@ -101,26 +138,24 @@ export class MemoryLogStore implements LogStore {
     this.schedule.soon(this.alive(this.flush));
   }
 
-  durableIndex(shard: ShardId): Index {
-    return this.disk.shards.get(shard)?.at(-1)?.index ?? asIndex(0);
-  }
-
-  lastIndex(shard: ShardId): Index {
-    return this.appended.get(shard) ?? asIndex(0);
-  }
-
   async read(shard: ShardId, index: Index): Promise<LogRecord> {
-    const record = find(this.disk, shard, index);
+    const record = this.disk.find(shard, index, this.durableIndex(shard) + 1);
     if (record === undefined) throw notHere(shard, index);
     return checked(record);
   }
 
-  async *scan(shard: ShardId, from: Index): AsyncGenerator<LogRecord> {
-    yield* this.replay(shard, from);
+  async *scan(shard: ShardId, from: Index, end?: Index): AsyncGenerator<LogRecord> {
+    yield* this.replay(shard, from, end);
   }
 
-  *replay(shard: ShardId, from: Index): Generator<LogRecord> {
-    for (const record of this.disk.shards.get(shard)?.slice() ?? []) if (record.index >= from) yield checked(record);
+  *replay(shard: ShardId, from: Index, end?: Index): Generator<LogRecord> {
+    const range = this.scanRange(shard, from, end);
+    const logEnd = this.durableIndex(shard) + 1;
+    for (const index of this.indexes(shard)) {
+      if (index < range.from || index >= range.end) continue;
+      const record = this.disk.find(shard, index, logEnd);
+      if (record !== undefined) yield checked(record);
+    }
   }
 
   async close(): Promise<void> {
@@ -128,6 +163,8 @@ export class MemoryLogStore implements LogStore {
     if (!this.disk.isFull) {
       this.land(this.flying);
       this.land(this.filling);
+      this.flying = [];
+      this.filling = [];
     }
     this.isDead = true;
   }
@@ -151,7 +188,8 @@ export class MemoryLogStore implements LogStore {
     this.isUrgent = false;
     this.flying = this.filling;
     this.filling = [];
-    const bytes = this.flying.reduce((sum, record) => sum + record.body.length, 0);
+    this.takeOff();
+    const bytes = this.flying.reduce((sum, frame) => sum + ("record" in frame ? frame.record.body.length : frameBytes), 0);
     this.schedule.write(bytes, this.alive(this.landed));
   };
 
@@ -165,16 +203,45 @@ export class MemoryLogStore implements LogStore {
     const batch = this.flying;
     this.flying = [];
     this.land(batch);
+    this.touchDown();
     this.onDurable();
     if (this.isUrgent) this.kick(true);
   };
 
-  private land(records: readonly StoredRecord[]): void {
-    for (const record of records) {
-      const stored = this.disk.shards.get(record.shard);
-      if (stored === undefined) this.disk.shards.set(record.shard, [record]);
-      else stored.push(record);
-    }
+  private land(frames: readonly StoredFrame[]): void {
+    for (const frame of frames) this.disk.land(frame);
+  }
+
+  private recover(shard: ShardId): void {
+    if (this.logs.has(shard)) return;
+    const facts = this.disk.facts.get(shard);
+    const records = this.disk.shards.get(shard);
+    // A shard of which there is only archive has no log here.
+    if (records === undefined && facts?.state === noState && facts.base === noBase) return;
+    const log = this.logOf(shard);
+    const first = records?.[0]?.index ?? 1;
+    log.rebase(facts?.base ?? { index: asIndex(first - 1), term: asTerm(0) }, facts?.isRemoved);
+    log.state = facts?.state ?? noState;
+    for (const { index, term } of records ?? []) log.append(index, term);
+    this.records.set(shard, records?.slice() ?? []);
+  }
+
+  /** Joins the log, in place of all that it has from its index on. */
+  private add(record: StoredRecord): void {
+    const { shard, index } = record;
+    const records = this.records.get(shard) ?? [];
+    records.length = index - this.base(shard).index - 1;
+    records.push(record);
+    this.records.set(shard, records);
+    this.filling.push({ kind: "record", record });
+  }
+
+  /** Indexes of a shard that the disk has records of, rising. */
+  private indexes(shard: ShardId): number[] {
+    const facts = this.disk.facts.get(shard);
+    const log = (this.disk.shards.get(shard) ?? []).map((record) => record.index as number);
+    if (facts === undefined || facts.archive.size + facts.retired.size === 0) return log;
+    return [...new Set([...log, ...facts.archive.keys(), ...facts.retired.keys()])].sort((a, b) => a - b);
   }
 
   /** A callback of a store that crashed does nothing. */
@@ -185,15 +252,7 @@ export class MemoryLogStore implements LogStore {
   }
 }
 
-function find(disk: MemoryDisk, shard: ShardId, index: Index): StoredRecord | undefined {
-  const records = disk.shards.get(shard);
-  return records?.[index - (records[0] as StoredRecord).index];
-}
-
-function checked(record: StoredRecord): LogRecord {
-  const { checksum, ...plain } = record;
-  const got = crc32(record.body);
-  if (got === checksum) return plain;
-  const damage = { file: "memory", offset: 0, shard: record.shard, index: record.index, got: `checksum ${got}`, want: `${checksum}` };
-  throw new CorruptionError("read the log", damage, "the simulated disk damaged it");
+function stored(shard: ShardId, { index, term, kind, data }: LogEntry): StoredRecord {
+  const body = data.slice();
+  return { shard, index, term, kind, body, checksum: crc32(body) };
 }

@@ -1,15 +1,32 @@
 /**
- * The records of one flush, encoded in a buffer that is kept for ever.
+ * The frames of one flush, encoded in a buffer that is kept for ever.
  *
  * A batch that outgrows it borrows a larger buffer, and gives that back when it has been written.
  */
-import { assert, type Index, type ShardId, type Term } from "#core/base";
+import { asIndex, assert, asTerm } from "#core/base";
 import { Writer } from "#proto";
-import { frameBytes, type Salt, sealFrames, viewOf, writeHead, writeLength, writeMarkerHead } from "./record-frame.ts";
+import type { LogEntry } from "./log-store.ts";
+import {
+  eachHead,
+  entryKindOf,
+  type FrameHead,
+  frameBytes,
+  isRebase,
+  isRecord,
+  type PlacedHead,
+  type Salt,
+  sealFrames,
+  setWide,
+  viewOf,
+  voteBytes,
+  writeHead,
+  writeLength,
+  writeMarkerHead,
+} from "./record-frame.ts";
 
 export class RecordBatch {
   readonly writer: Writer;
-  /** Data records in it. */
+  /** Frames in it, but for a marker. */
   count = 0;
   private readonly home: Uint8Array;
   private view: DataView;
@@ -29,12 +46,12 @@ export class RecordBatch {
     return this.opened >= 0;
   }
 
-  begin(shard: ShardId, index: Index, term: Term): Writer {
+  begin(head: FrameHead): Writer {
     assert(this.opened < 0, "a record is ended before the next one begins");
     const writer = this.writer;
     const at = writer.at;
     writer.room(frameBytes);
-    writeHead(this.viewNow(), at, { shard, index, term });
+    writeHead(this.viewNow(), at, head);
     this.opened = at;
     writer.at = at + frameBytes;
     return writer;
@@ -52,14 +69,55 @@ export class RecordBatch {
     this.count++;
   }
 
+  /** A whole frame at once. */
+  add(head: FrameHead, body?: Uint8Array): void {
+    const writer = this.begin(head);
+    if (body !== undefined) writer.raw(body);
+    this.end();
+  }
+
+  /** A frame that says a vote. */
+  addVote(head: FrameHead, vote: number): void {
+    const writer = this.begin(head);
+    writer.room(voteBytes);
+    setWide(this.viewNow(), writer.at, vote);
+    writer.at += voteBytes;
+    this.end();
+  }
+
+  /** A copy of what the open frame's body is by now. */
+  openBody(): Uint8Array {
+    assert(this.opened >= 0, "a record is open");
+    return this.writer.bytes.slice(this.opened + frameBytes, this.writer.at);
+  }
+
   addMarker(): void {
     assert(this.opened < 0 && this.writer.at === 0, "a marker has a flush of its own");
     writeMarkerHead(this.viewNow(), 0);
     this.writer.at = frameBytes;
   }
 
-  seal(salt: Salt, fileOffset: number, each: (shard: number, index: number, offset: number) => void): void {
-    sealFrames(this.writer.bytes, this.writer.at, salt, fileOffset, each);
+  seal(salt: Salt, fileOffset: number): void {
+    sealFrames(this.writer.bytes, this.writer.at, salt, fileOffset);
+  }
+
+  /** Tells the place of each frame, with the batch at `fileOffset`. */
+  eachFrame(fileOffset: number, tell: (head: PlacedHead, bodyAt: number, bodyBytes: number) => void): void {
+    eachHead(this.writer.bytes, this.writer.at, fileOffset, tell);
+  }
+
+  /**
+   * Lays the shard's records with index in [from, end) into `out`, from `out[0]` on, with copies of
+   * their bytes; what a later frame overwrites goes.
+   */
+  collect(shard: number, { from, end }: { readonly from: number; readonly end: number }, out: LogEntry[]): void {
+    this.eachFrame(0, (head, bodyAt, bodyBytes) => {
+      if (head.shard !== shard || !(isRecord(head.kind) || isRebase(head.kind))) return;
+      out.length = Math.max(0, Math.min(out.length, head.index - from));
+      if (isRebase(head.kind) || head.index < from || head.index >= end) return;
+      const data = this.writer.bytes.slice(bodyAt, bodyAt + bodyBytes);
+      out.push({ index: asIndex(head.index), term: asTerm(head.term), kind: entryKindOf(head.kind), data });
+    });
   }
 
   clear(): void {

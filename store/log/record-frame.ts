@@ -1,34 +1,62 @@
 /**
- * One record in a segment file: a 40-byte header, the body, zeros up to a multiple of 8.
+ * One frame in a segment file: a 40-byte header, the body, zeros up to a multiple of 8.
  *
  * Little-endian: mark u32, crc u32, length u32, flushStart u32, shard u32, kind u32, index u64,
  * term u64. `mark` and the checksum's seed are drawn for each segment, so bytes of another
- * segment never pass. `flushStart` is where in the file the write that carries the record began:
- * a valid record whose flush began behind some byte proves that the byte had been acknowledged.
+ * segment never pass. `flushStart` is where in the file the write that carries the frame began:
+ * a valid frame whose flush began behind some byte proves that the byte had been acknowledged.
  */
 import { crc32 } from "node:zlib";
+import { HopError } from "#core/base";
+import type { EntryKind } from "./log-store.ts";
 
 export const frameBytes = 40;
 
-/** A marker has no body and is fully determined by its place: it says that all before it was acknowledged. */
-export const RecordKind = { data: 1, marker: 2 } as const;
-export type RecordKind = (typeof RecordKind)[keyof typeof RecordKind];
+/**
+ * `data` and `config` are records of a shard's log, `archiveData` and `archiveConfig` those that
+ * were brought from elsewhere. `hardState` and `removed` have the commit index as their index and
+ * the vote (u64) as their body; `base` has the index and term that it says, and no body.
+ *
+ * A marker has no body and is fully determined by its place: it says that all before it was acknowledged.
+ */
+export const FrameKind = { data: 1, marker: 2, config: 3, hardState: 4, base: 5, removed: 6, archiveData: 7, archiveConfig: 8 } as const;
+export type FrameKind = (typeof FrameKind)[keyof typeof FrameKind];
+const kindMax = FrameKind.archiveConfig;
 
-/** What ties records to their segment. */
+export const isRecord = (kind: number) => kind === FrameKind.data || kind === FrameKind.config;
+/** The shard's log ends, and begins behind another base. */
+export const isRebase = (kind: number) => kind === FrameKind.base || kind === FrameKind.removed;
+export const isArchive = (kind: number) => kind === FrameKind.archiveData || kind === FrameKind.archiveConfig;
+export const entryKindOf = (kind: number): EntryKind => (kind === FrameKind.data || kind === FrameKind.archiveData ? "data" : "config");
+export const recordKindOf = (kind: EntryKind) => (kind === "data" ? FrameKind.data : FrameKind.config);
+export const archiveKindOf = (kind: EntryKind) => (kind === "data" ? FrameKind.archiveData : FrameKind.archiveConfig);
+
+/** What ties frames to their segment. */
 export interface Salt {
   /** Four bytes, none of them zero. */
   readonly mark: number;
   readonly seed: number;
 }
 
-export interface Frame {
+/** What a frame says beside its body. */
+export interface FrameHead {
+  readonly kind: number;
+  readonly shard: number;
+  readonly index: number;
+  readonly term: number;
+}
+
+/** A head and where its frame is in the file; `vote` where the kind has one. */
+export interface PlacedHead extends FrameHead {
+  readonly offset: number;
+  readonly end: number;
+  readonly vote: number;
+}
+
+export interface Frame extends FrameHead {
   readonly offset: number;
   readonly end: number;
   readonly flushStart: number;
-  readonly shard: number;
-  readonly kind: number;
-  readonly index: number;
-  readonly term: number;
   /** A view. */
   readonly body: Uint8Array;
 }
@@ -41,12 +69,6 @@ export interface FrameFault {
   readonly want: string;
 }
 
-export interface FrameHead {
-  readonly shard: number;
-  readonly index: number;
-  readonly term: number;
-}
-
 /** "mark", twice: no byte is zero, so that a half-written marker is far from a whole one. */
 const markerWord = 0x6b72616d;
 const high = 0x100000000;
@@ -54,54 +76,80 @@ const high = 0x100000000;
 export const frameEnd = (at: number, bodyBytes: number) => at + frameBytes + ((bodyBytes + 7) & ~7);
 export const viewOf = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-/** Everything that is known when a record is opened. */
+export const voteBytes = 8;
+
+/** Everything that is known when a frame is opened. */
 export function writeHead(view: DataView, at: number, head: FrameHead): void {
   view.setUint32(at + 16, head.shard, true);
-  view.setUint32(at + 20, RecordKind.data, true);
-  view.setUint32(at + 24, head.index >>> 0, true);
-  view.setUint32(at + 28, Math.floor(head.index / high), true);
-  view.setUint32(at + 32, head.term >>> 0, true);
-  view.setUint32(at + 36, Math.floor(head.term / high), true);
+  view.setUint32(at + 20, head.kind, true);
+  setWide(view, at + 24, head.index);
+  setWide(view, at + 32, head.term);
 }
+
+export function setWide(view: DataView, at: number, value: number): void {
+  view.setUint32(at, value >>> 0, true);
+  view.setUint32(at + 4, Math.floor(value / high), true);
+}
+
+export const wideAt = (view: DataView, at: number) => view.getUint32(at, true) + view.getUint32(at + 4, true) * high;
 
 export function writeMarkerHead(view: DataView, at: number): void {
   view.setUint32(at + 8, 0, true);
   view.setUint32(at + 16, 0, true);
-  view.setUint32(at + 20, RecordKind.marker, true);
+  view.setUint32(at + 20, FrameKind.marker, true);
   for (let word = at + 24; word < at + frameBytes; word += 4) view.setUint32(word, markerWord, true);
 }
 
 export const writeLength = (view: DataView, at: number, bodyBytes: number) => view.setUint32(at + 8, bodyBytes, true);
 
-/**
- * Completes the frames in `bytes[0, end)`, which will be written at `fileOffset` in one flush;
- * `each` is told every data record's place.
- */
-export function sealFrames(
-  bytes: Uint8Array,
-  end: number,
-  salt: Salt,
-  fileOffset: number,
-  each: (shard: number, index: number, offset: number) => void,
-): void {
+/** Completes the frames in `bytes[0, end)`, which will be written at `fileOffset` in one flush. */
+export function sealFrames(bytes: Uint8Array, end: number, salt: Salt, fileOffset: number): void {
   const view = viewOf(bytes);
   for (let at = 0; at < end; ) {
     const to = frameEnd(at, view.getUint32(at + 8, true));
     view.setUint32(at, salt.mark, true);
     view.setUint32(at + 12, fileOffset, true);
     view.setUint32(at + 4, crc32(bytes.subarray(at + 8, to), salt.seed), true);
-    if (view.getUint32(at + 20, true) === RecordKind.data) {
-      each(view.getUint32(at + 16, true), view.getUint32(at + 24, true) + view.getUint32(at + 28, true) * high, fileOffset + at);
-    }
     at = to;
   }
 }
+
+/** Tells the place of each frame in `bytes[0, end)`, which are at `fileOffset`; the head is valid during the call. */
+export function eachHead(
+  bytes: Uint8Array,
+  end: number,
+  fileOffset: number,
+  each: (head: PlacedHead, bodyAt: number, bodyBytes: number) => void,
+): void {
+  const view = viewOf(bytes);
+  const head = { kind: 0, shard: 0, index: 0, term: 0, offset: 0, end: 0, vote: 0 };
+  for (let at = 0; at < end; ) {
+    const length = view.getUint32(at + 8, true);
+    head.kind = view.getUint32(at + 20, true);
+    head.shard = view.getUint32(at + 16, true);
+    head.index = wideAt(view, at + 24);
+    head.term = wideAt(view, at + 32);
+    const to = frameEnd(at, length);
+    head.offset = fileOffset + at;
+    head.end = fileOffset + to;
+    head.vote = length === voteBytes && hasVote(head.kind) ? wideAt(view, at + frameBytes) : 0;
+    each(head, at + frameBytes, length);
+    at = to;
+  }
+}
+
+const hasVote = (kind: number) => kind === FrameKind.hardState || kind === FrameKind.removed;
+
+export const placedHead = (frame: Frame): PlacedHead => ({
+  ...frame,
+  vote: hasVote(frame.kind) && frame.body.length === voteBytes ? wideAt(viewOf(frame.body), 0) : 0,
+});
 
 /** The marker that would stand at `offset`. */
 export function markerAt(offset: number, salt: Salt): Uint8Array {
   const bytes = new Uint8Array(frameBytes);
   writeMarkerHead(viewOf(bytes), 0);
-  sealFrames(bytes, frameBytes, salt, offset, () => {});
+  sealFrames(bytes, frameBytes, salt, offset);
   return bytes;
 }
 
@@ -123,7 +171,7 @@ export function readFrame(
   const view = new DataView(bytes.buffer, bytes.byteOffset + at, frameBytes);
   const mark = view.getUint32(0, true);
   const shard = view.getUint32(16, true);
-  const index = view.getUint32(24, true) + view.getUint32(28, true) * high;
+  const index = wideAt(view, 24);
   const fault = (got: string, want: string): FrameFault => ({ offset, claim: { shard, index }, got, want });
   if (mark !== salt.mark) return fault(`record mark ${hex(mark)}`, hex(salt.mark));
   const length = view.getUint32(8, true);
@@ -135,14 +183,22 @@ export function readFrame(
   if (got !== want) return fault(`checksum ${hex(got)}`, hex(want));
   const kind = view.getUint32(20, true);
   const flushStart = view.getUint32(12, true);
-  if ((kind !== RecordKind.data && kind !== RecordKind.marker) || flushStart > offset) {
-    return fault(`record kind ${kind} of a flush at ${flushStart}`, `kind ${RecordKind.data} or ${RecordKind.marker} at most at ${offset}`);
-  }
-  const term = view.getUint32(32, true) + view.getUint32(36, true) * high;
+  if (kind === 0 || flushStart > offset)
+    return fault(`kind ${kind} of a flush at ${flushStart}`, `a kind, and a flush at most at ${offset}`);
+  const term = wideAt(view, 32);
   const body = bytes.subarray(at + frameBytes, at + frameBytes + length);
   return { offset, end: offset + size, flushStart, shard, kind, index, term, body };
 }
 
 export const isFault = (found: Frame | FrameFault): found is FrameFault => "got" in found;
+
+/** A whole frame of a kind that this version does not know was written by a newer one: it is neither torn nor damaged. */
+export function refuseUnknown(frame: Frame, path: string): void {
+  if (frame.kind <= kindMax) return;
+  throw new HopError(
+    "STORE_UNAVAILABLE",
+    `Cannot read the log: ${path} has a record of kind ${frame.kind} at byte ${frame.offset}, this version knows up to ${kindMax}; use the newer hop that wrote it (nothing was changed)`,
+  );
+}
 
 const hex = (value: number) => value.toString(16).padStart(8, "0");

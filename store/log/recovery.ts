@@ -8,12 +8,14 @@
  */
 import fs from "node:fs";
 import { join } from "node:path";
-import { asIndex, type Index, noBytes, type ShardId } from "#core/base";
+import { asIndex, asTerm, type Index, noBytes, type ShardId } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
 import { FrameWalk, walkSync } from "./frame-walk.ts";
-import { type Frame, type FrameFault, frameBytes, isFault, markerAt, RecordKind, readFrame, viewOf } from "./record-frame.ts";
+import { type Frame, type FrameFault, frameBytes, isFault, isRecord, markerAt, placedHead, readFrame, viewOf } from "./record-frame.ts";
 import { decodeHeader, headerBytes, numberOf, type Segment, type SegmentHeader } from "./segment-file.ts";
-import { readSidecar, SegmentIndex, writeSidecar } from "./segment-index.ts";
+import { SegmentIndex, type ShardPart } from "./segment-index.ts";
+import { ShardLog } from "./shard-log.ts";
+import { readSidecar, writeSidecar } from "./sidecar.ts";
 
 export interface TornTail {
   readonly file: string;
@@ -28,7 +30,11 @@ export interface Recovered {
   readonly torn: TornTail | undefined;
   /** Number of a last segment that ends inside its header, and so holds nothing. */
   readonly headless: number | undefined;
+  /** What the segments together say of each shard. */
+  readonly logs: ReadonlyMap<ShardId, ShardLog>;
 }
+
+type Logs = Map<ShardId, ShardLog>;
 
 interface Scanned {
   readonly segment: Segment;
@@ -42,27 +48,47 @@ export interface Found {
   readonly header: SegmentHeader;
 }
 
-/** Reads a log's folder; undefined when it holds no log. Throws `CorruptionError`. */
+/**
+ * Reads a log's folder; undefined when it holds no log. Throws `CorruptionError`, or STORE_UNAVAILABLE
+ * where a newer version wrote; nothing is changed then.
+ */
 export function recoverLog(dir: string): Recovered | undefined {
   const { found, headless } = listSegments(dir);
-  if (found.length === 0) return headless === undefined ? undefined : { logId: "", segments: [], torn: undefined, headless };
-  removeLeftovers(dir);
-  const last = new Map<number, number>();
-  let torn: TornTail | undefined;
-  const segments = found.map((one, i) => {
+  const logs: Logs = new Map();
+  if (found.length === 0) return headless === undefined ? undefined : { logId: "", segments: [], torn: undefined, headless, logs };
+  const scans = found.map((one, i) => {
     const isLast = i === found.length - 1 && headless === undefined;
-    const { segment, fault, flushStart } = scanSegment(one, last, isLast);
-    follow(segment, last);
-    if (isLast) {
-      const tail = fault === undefined ? noBytes : readRange(one.path, segment.end, Number.POSITIVE_INFINITY);
-      if (fault !== undefined) refuseIfAcknowledged(segment, fault, tail, last);
-      torn = settleTail(segment, flushStart, tail);
-    } else if (fault !== undefined) throw damaged(one.path, fault, last, "a later segment shows that it had been acknowledged");
-    else writeMissingSidecar(segment);
-    return segment;
+    const scanned = scanSegment(one, logs, isLast);
+    follow(scanned.segment.index, logs);
+    if (!isLast && scanned.fault !== undefined) {
+      throw damaged(one.path, scanned.fault, lastIndexes(logs), "a later segment shows that it had been acknowledged");
+    }
+    return scanned;
   });
-  return { logId: (found[0] as Found).header.logId, segments, torn, headless };
+  const tail = headless === undefined ? tailOf(scans.at(-1) as Scanned, logs) : undefined;
+  // From here on the folder is changed.
+  removeLeftovers(dir);
+  const segments = scans.map(({ segment }) => segment);
+  for (const segment of tail === undefined ? segments : segments.slice(0, -1)) writeMissingSidecar(segment);
+  const torn = tail === undefined ? undefined : settleTail(tail);
+  return { logId: (found[0] as Found).header.logId, segments, torn, headless, logs };
 }
+
+interface Tail {
+  readonly segment: Segment;
+  readonly flushStart: number;
+  /** What is behind the last whole frame. */
+  readonly bytes: Uint8Array;
+}
+
+function tailOf({ segment, fault, flushStart }: Scanned, logs: Logs): Tail {
+  if (fault === undefined) return { segment, flushStart, bytes: noBytes };
+  const bytes = readRange(segment.path, segment.end, Number.POSITIVE_INFINITY);
+  refuseIfAcknowledged(segment, fault, bytes, lastIndexes(logs));
+  return { segment, flushStart, bytes };
+}
+
+const lastIndexes = (logs: Logs) => new Map<number, number>([...logs.values()].map((log) => [log.shard, log.appended]));
 
 /** Checks all headers before anything is changed, so that a refusal leaves the folder as it was. */
 export function listSegments(dir: string): { found: Found[]; headless: number | undefined } {
@@ -104,48 +130,74 @@ function removeLeftovers(dir: string): void {
   for (const name of fs.readdirSync(dir)) if (/^wal-.*\.(next|tmp)$/.test(name)) fs.rmSync(join(dir, name));
 }
 
-/** Walks a segment from where its sidecar ends, or from its start. `last` holds each shard's last index before it. */
-function scanSegment(one: Found, last: ReadonlyMap<number, number>, isLast: boolean): Scanned {
+/** Walks a segment from where its sidecar ends, or from its start. `logs` has what is before it. */
+function scanSegment(one: Found, logs: Logs, isLast: boolean): Scanned {
   const known = readSidecar(one.path, one.header);
   const size = fs.statSync(one.path).size;
-  const usable = known !== undefined && known.end <= size && startsAfter(known.index, last);
+  const usable = known !== undefined && known.end <= size && isNext(known.index, logs);
   const segment: Segment = { ...one, index: usable ? known.index : new SegmentIndex(), end: usable ? known.end : headerBytes };
   if (usable && !isLast) return { segment, fault: undefined, flushStart: segment.end };
   const fd = fs.openSync(one.path, "r");
   try {
-    return walkSegment(fd, segment, size, last);
+    return walkSegment(fd, segment, size, logs);
   } finally {
     fs.closeSync(fd);
   }
 }
 
-function walkSegment(fd: number, segment: Segment, size: number, last: ReadonlyMap<number, number>): Scanned {
-  const frames = walkSync(fd, new FrameWalk({ from: segment.end, end: size }, segment.header));
+function walkSegment(fd: number, segment: Segment, size: number, logs: Logs): Scanned {
+  const frames = walkSync(fd, new FrameWalk({ from: segment.end, end: size }, segment));
   let flushStart = segment.end;
   for (let step = frames.next(); ; step = frames.next()) {
     if (step.done === true) {
       const isCleanEnd = step.value === undefined || isZero(fd, segment.end);
       return { segment, fault: isCleanEnd ? undefined : step.value, flushStart };
     }
-    const { shard, index, offset, kind } = step.value;
-    if (kind === RecordKind.data) {
-      const before = segment.index.spans.get(shard)?.last ?? last.get(shard);
-      if (before !== undefined && index !== before + 1) {
-        const fault = { offset, got: `record ${index} of shard ${shard}`, want: `record ${before + 1}` };
-        return { segment, fault, flushStart };
-      }
-      segment.index.note(shard, index, offset);
-    }
+    const fault = outOfOrder(step.value, segment.index, logs);
+    if (fault !== undefined) return { segment, fault, flushStart };
+    segment.index.note(placedHead(step.value));
     segment.end = step.value.end;
     flushStart = step.value.flushStart;
   }
 }
 
-const startsAfter = (index: SegmentIndex, last: ReadonlyMap<number, number>) =>
-  [...index.spans].every(([shard, span]) => !last.has(shard) || span.first === (last.get(shard) as number) + 1);
+/** A record stands where the shard's log has a place for it: at most one behind its last, and behind its base. */
+function outOfOrder({ kind, shard, index, offset }: Frame, here: SegmentIndex, logs: Logs): FrameFault | undefined {
+  if (!isRecord(kind)) return undefined;
+  const log = logs.get(shard as ShardId);
+  const last = here.last(shard, log?.appended);
+  const base = here.parts.get(shard)?.base?.index ?? log?.base.index ?? 0;
+  if (last === undefined || (index <= last + 1 && index > base)) return undefined;
+  return { offset, got: `record ${index} of shard ${shard}`, want: `record ${last + 1}` };
+}
 
-function follow(segment: Segment, last: Map<number, number>): void {
-  for (const [shard, span] of segment.index.spans) last.set(shard, span.last);
+function isNext(index: SegmentIndex, logs: Logs): boolean {
+  for (const [shard, { firstAppended }] of index.parts) {
+    const log = logs.get(shard as ShardId);
+    if (firstAppended > 0 && log !== undefined && (firstAppended > log.appended + 1 || firstAppended <= log.base.index)) return false;
+  }
+  return true;
+}
+
+/** Takes in what a segment did to each shard. */
+function follow(index: SegmentIndex, logs: Logs): void {
+  for (const [shard, part] of index.parts) {
+    if (part.base === undefined && part.state === undefined && part.log.length === 0) continue;
+    let log = logs.get(shard as ShardId);
+    if (log === undefined) {
+      log = new ShardLog(shard as ShardId);
+      logs.set(log.shard, log);
+      // Segments before the first one that is here may have been taken away.
+      if (part.firstAppended > 1) log.rebase({ index: asIndex(part.firstAppended - 1), term: asTerm(0) });
+    }
+    followPart(part, log);
+  }
+}
+
+function followPart({ state, base, isRemoved, log: spans }: ShardPart, log: ShardLog): void {
+  if (state !== undefined) log.state = { term: asTerm(state.term), vote: state.vote, commit: asIndex(state.commit) };
+  if (base !== undefined) log.rebase({ index: asIndex(base.index), term: asTerm(base.term) }, isRemoved);
+  for (const { first, last, term } of spans) log.appendRun(first, last, term);
 }
 
 function writeMissingSidecar(segment: Segment): void {
@@ -160,7 +212,7 @@ function writeMissingSidecar(segment: Segment): void {
  * of a failed write the kernel may count its pages as written. Stale bytes behind new records
  * could pass for records of this segment later.
  */
-function settleTail(segment: Segment, flushStart: number, tail: Uint8Array): TornTail | undefined {
+function settleTail({ segment, flushStart, bytes: tail }: Tail): TornTail | undefined {
   let bytes = tail.length;
   while (bytes > 0 && tail[bytes - 1] === 0) bytes--;
   const flush = readRange(segment.path, flushStart, segment.end);

@@ -15,13 +15,17 @@ import { type Salt, viewOf } from "./record-frame.ts";
 import { SegmentIndex } from "./segment-index.ts";
 
 export const headerBytes = 64;
-/** Raised when bytes change meaning; a newer format is refused, never guessed at. */
-export const segmentFormat = 1;
+/**
+ * Raised when bytes change meaning or a kind of frame is added; a newer format is refused, never
+ * guessed at. Format 1 has records and markers only; such a segment is read, and no more written to.
+ */
+export const segmentFormat = 2;
 
 const magic = new TextEncoder().encode("HOPWAL\0\0");
 const checksumAt = 60;
 
 export interface SegmentHeader extends Salt {
+  readonly format: number;
   readonly number: number;
   /** Of the whole log, in hex: derived files name the log they belong to by it. */
   readonly logId: string;
@@ -57,7 +61,7 @@ function encodeHeader(header: SegmentHeader): Uint8Array {
   const bytes = new Uint8Array(headerBytes);
   const view = viewOf(bytes);
   bytes.set(magic);
-  view.setUint32(8, segmentFormat, true);
+  view.setUint32(8, header.format, true);
   view.setUint32(12, header.number, true);
   view.setUint32(16, header.mark, true);
   view.setUint32(20, header.seed, true);
@@ -96,6 +100,7 @@ export function decodeHeader(bytes: Uint8Array, path: string, number: number): S
     );
   }
   return {
+    format,
     number,
     mark: view.getUint32(16, true),
     seed: view.getUint32(20, true),
@@ -113,7 +118,7 @@ function newerFormat(path: string, format: number): HopError {
 export function drawHeader(number: number, logId: string): SegmentHeader {
   const draw = new Uint32Array(2);
   crypto.getRandomValues(draw);
-  return { number, logId, mark: ((draw[0] as number) | 0x01010101) >>> 0, seed: draw[1] as number };
+  return { format: segmentFormat, number, logId, mark: ((draw[0] as number) | 0x01010101) >>> 0, seed: draw[1] as number };
 }
 
 export function drawLogId(): string {

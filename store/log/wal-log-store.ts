@@ -8,11 +8,15 @@
  */
 import fs from "node:fs";
 import { dirname } from "node:path";
-import { asIndex, assert, HopError, type Index, type ShardId, type Term } from "#core/base";
+import { assert, HopError, type Index, noBytes, present, type ShardId, type Term } from "#core/base";
 import type { Writer } from "#proto";
+import { BoundedEntries } from "./bounded-entries.ts";
 import { type DiskError, isNoSpace, type LogDisk, realDisk, syncFolder } from "./log-disk.ts";
-import type { LogRecord, LogStore } from "./log-store.ts";
+import type { EntryKind, HardState, LogEntry, LogRecord, LogStore } from "./log-store.ts";
+import { RecentEntries } from "./recent-entries.ts";
 import { RecordBatch } from "./record-batch.ts";
+import { archiveKindOf, FrameKind, recordKindOf } from "./record-frame.ts";
+import type { IndexRange } from "./record-places.ts";
 import { type Recovered, recoverLog, type TornTail } from "./recovery.ts";
 import {
   beginSegment,
@@ -23,10 +27,13 @@ import {
   type OpenSegment,
   reopenSegment,
   type Segment,
+  segmentFormat,
 } from "./segment-file.ts";
-import { writeSidecar } from "./segment-index.ts";
-import { notHere, SegmentReader } from "./segment-reader.ts";
+import { type Reach, SegmentReader } from "./segment-reader.ts";
 import { retryMs, SegmentSupply } from "./segment-supply.ts";
+import { noBase, type ShardLog } from "./shard-log.ts";
+import { ShardLogs } from "./shard-logs.ts";
+import { writeSidecar } from "./sidecar.ts";
 
 export interface WalOptions {
   readonly dir: string;
@@ -49,13 +56,7 @@ const reserveBytesMax = 1 << 20;
 
 const segmentBytesOf = (options: WalOptions) => options.segmentBytes ?? 64 << 20;
 
-interface ShardTail {
-  appended: Index;
-  inFlight: Index;
-  durable: Index;
-}
-
-export class WalLogStore implements LogStore {
+export class WalLogStore extends ShardLogs implements LogStore {
   onDurable = () => {};
   onPoison: (cause: Error) => void = () => {};
   readonly logId: string;
@@ -66,7 +67,9 @@ export class WalLogStore implements LogStore {
   private readonly closedSegments: Segment[];
   private readonly supply: SegmentSupply;
   private readonly reader: SegmentReader;
-  private readonly tails = new Map<ShardId, ShardTail>();
+  private readonly recent = new RecentEntries();
+  /** The shard of the record that is open. */
+  private opened: { readonly log: ShardLog; readonly kind: EntryKind } | undefined;
 
   private filling: RecordBatch;
   private flying: RecordBatch;
@@ -104,6 +107,7 @@ export class WalLogStore implements LogStore {
   }
 
   private constructor(options: WalOptions, disk: LogDisk, recovered: Recovered | undefined, current: OpenSegment) {
+    super();
     this.disk = disk;
     this.filling = new RecordBatch(options.bufferBytes ?? 8 << 20);
     this.flying = new RecordBatch(options.bufferBytes ?? 8 << 20);
@@ -112,27 +116,74 @@ export class WalLogStore implements LogStore {
     this.closedSegments = (recovered?.segments ?? []).filter((one) => one.header.number !== current.header.number);
     this.supply = new SegmentSupply(current, { dir: options.dir, disk, segmentBytes: segmentBytesOf(options) });
     this.reader = new SegmentReader(() => [...this.closedSegments, this.supply.current]);
-    for (const { index } of recovered?.segments ?? []) {
-      for (const [shard, { last }] of index.spans) {
-        this.tails.set(shard as ShardId, { appended: last as Index, inFlight: last as Index, durable: last as Index });
-      }
-    }
+    for (const [shard, log] of recovered?.logs ?? []) this.logs.set(shard, log);
+    this.settle();
     this.supply.replenish();
-    if (this.tails.size > 0) this.watchIdle();
+    if (this.logs.size > 0) this.watchIdle();
   }
 
-  begin(shard: ShardId, index: Index, term: Term): Writer {
-    const tail = this.tails.get(shard);
-    if (tail === undefined) this.tails.set(shard, { appended: index, inFlight: asIndex(0), durable: asIndex(0) });
-    else {
-      assert(index === tail.appended + 1, `records are appended in order: shard ${shard} is at ${tail.appended}, got ${index}`);
-      tail.appended = index;
-    }
-    return this.filling.begin(shard, index, term);
+  begin(shard: ShardId, index: Index, term: Term, kind: EntryKind = "data"): Writer {
+    this.opened = { log: this.appending(shard, index, term), kind };
+    return this.filling.begin({ kind: recordKindOf(kind), shard, index, term });
   }
 
   end(): void {
+    assert(this.opened !== undefined, "a record that ends has begun");
+    const { log, kind } = this.opened;
+    this.opened = undefined;
+    if (log.isReplicated !== undefined) this.keep(log, kind);
+    else this.recent.forget(log.shard);
     this.filling.end();
+  }
+
+  append(shard: ShardId, entries: readonly LogEntry[]): void {
+    for (const { index, term, kind, data } of entries) {
+      this.appending(shard, index, term);
+      this.filling.add({ kind: recordKindOf(kind), shard, index, term }, data);
+      this.recent.add(shard, { index, term, kind, data: data.slice() });
+    }
+  }
+
+  setHardState(shard: ShardId, state: HardState): void {
+    const log = this.logOf(shard);
+    log.vote(state);
+    this.filling.addVote({ kind: FrameKind.hardState, shard, index: state.commit, term: state.term }, state.vote);
+    this.touch(log);
+  }
+
+  setBase(shard: ShardId, index: Index, term: Term): void {
+    const log = this.logOf(shard);
+    log.rebase({ index, term });
+    this.recent.forget(shard);
+    this.filling.add({ kind: FrameKind.base, shard, index, term });
+    this.touch(log);
+  }
+
+  remove(shard: ShardId): void {
+    const log = this.logOf(shard);
+    log.rebase(noBase, true);
+    this.recent.forget(shard);
+    this.filling.addVote({ kind: FrameKind.removed, shard, index: log.state.commit, term: log.state.term }, log.state.vote);
+    this.touch(log);
+  }
+
+  ingestArchive(shard: ShardId, records: readonly LogEntry[]): void {
+    for (const { index, term, kind, data } of records) this.filling.add({ kind: archiveKindOf(kind), shard, index, term }, data);
+    this.counted(records.length);
+  }
+
+  entries(shard: ShardId, begin: Index, end: Index, maxBytes: number): LogEntry[] {
+    const log = this.appendedLog(shard, begin, end);
+    const out = new BoundedEntries(maxBytes);
+    const next = () => begin + out.list.length;
+    // Only a stretch that was taken whole is followed by the next one.
+    const recent = Math.min(this.recent.first(shard) ?? end, end);
+    const written = Math.min(recent, log.durable + 1);
+    if (next() < written) this.reader.entries(this.reach(shard), { from: next(), end: written }, out);
+    if (next() >= written && next() < recent) this.unwritten(shard, { from: next(), end: recent }).every((entry) => out.add(entry));
+    if (next() < recent) return out.list;
+    while (next() < end) if (!out.add(present(this.recent.at(shard, next()), "an entry that was kept"))) break;
+    return out.list;
   }
 
   hasRoom(): boolean {
@@ -151,31 +202,16 @@ export class WalLogStore implements LogStore {
     }
   }
 
-  durableIndex(shard: ShardId): Index {
-    return this.tails.get(shard)?.durable ?? asIndex(0);
-  }
-
-  lastIndex(shard: ShardId): Index {
-    return this.tails.get(shard)?.appended ?? asIndex(0);
-  }
-
-  /** Shards that the log holds records of. */
-  shards(): ShardId[] {
-    return [...this.tails.keys()];
-  }
-
   async read(shard: ShardId, index: Index): Promise<LogRecord> {
-    if (index > this.durableIndex(shard)) throw notHere(shard, index);
-    return this.reader.read(shard, index);
+    return this.reader.read(this.reach(shard), index);
   }
 
-  scan(shard: ShardId, from: Index): AsyncIterable<LogRecord> {
-    return this.reader.scan(shard, from);
+  scan(shard: ShardId, from: Index, end?: Index): AsyncIterable<LogRecord> {
+    return this.reader.scan(this.reach(shard), this.scanRange(shard, from, end));
   }
 
-  /** `scan` without awaits, for replay when the node starts. */
-  replay(shard: ShardId, from: Index): Iterable<LogRecord> {
-    return this.reader.replay(shard, from);
+  replay(shard: ShardId, from: Index, end?: Index): Iterable<LogRecord> {
+    return this.reader.replay(this.reach(shard), this.scanRange(shard, from, end));
   }
 
   /** Writes what was appended and a marker, then lets go of the files. A full disk is not waited for. */
@@ -193,6 +229,26 @@ export class WalLogStore implements LogStore {
     // Says that opening need not walk the segment: it ended in order.
     if (this.poison === undefined && this.endsInMarker && !this.isBusy) writeSidecar(path, header, index, end);
     this.poison ??= new Error("The log is closed");
+  }
+
+  private reach(shard: ShardId): Reach {
+    return { shard, logEnd: this.durableIndex(shard) + 1 };
+  }
+
+  /** Leaves a copy of the open record for who takes it, and for who asks for it again. */
+  private keep(log: ShardLog, kind: EntryKind): void {
+    const data = log.isReplicated === true ? this.filling.openBody() : noBytes;
+    const entry = { index: log.appended, term: log.term(log.appended) as Term, kind, data };
+    log.taken.push(entry);
+    if (log.isReplicated === true) this.recent.add(log.shard, entry);
+    else this.recent.forget(log.shard);
+  }
+
+  /** Entries that are in the batches only. */
+  private unwritten(shard: ShardId, range: IndexRange): LogEntry[] {
+    const out: LogEntry[] = [];
+    for (const batch of [this.flying, this.filling]) batch.collect(shard, range, out);
+    return out;
   }
 
   private closeWhenWritten(): void {
@@ -230,7 +286,7 @@ export class WalLogStore implements LogStore {
     const batch = this.filling;
     this.filling = this.flying;
     this.flying = batch;
-    for (const tail of this.tails.values()) tail.inFlight = tail.appended;
+    this.takeOff();
     this.place();
   };
 
@@ -242,7 +298,7 @@ export class WalLogStore implements LogStore {
     if (end > segment.limit && segment.end > headerBytes) return void this.turnOver();
     // Zeros on their way to the same bytes would wipe the batch out.
     if (segment.zeroing !== undefined && end > segment.zeroedTo) return void segment.zeroing.then(this.replace, this.replace);
-    this.flying.seal(segment.header, segment.end, (shard, index, offset) => segment.index.note(shard, index, offset));
+    this.flying.seal(segment.header, segment.end);
     if (end > segment.zeroedTo) segment.zeroedTo = end;
     this.written = 0;
     this.push();
@@ -268,8 +324,10 @@ export class WalLogStore implements LogStore {
 
   private landed(): void {
     const batch = this.flying;
-    this.supply.current.end += batch.bytes;
-    for (const tail of this.tails.values()) tail.durable = tail.inFlight;
+    const { current } = this.supply;
+    batch.eachFrame(current.end, (head) => current.index.note(head));
+    current.end += batch.bytes;
+    this.touchDown();
     this.isFull = false;
     this.supply.isHeld = false;
     this.endsInMarker = batch.count === 0;
@@ -338,8 +396,10 @@ async function openCurrent(options: WalOptions, recovered: Recovered | undefined
   const { dir } = options;
   const limit = segmentBytesOf(options);
   const last = recovered?.segments.at(-1);
-  if (last !== undefined && recovered?.headless === undefined) return reopenSegment(last, limit);
-  const number = recovered?.headless ?? 1;
+  const isOpen = last !== undefined && recovered?.headless === undefined;
+  // An older format has no place for what is written now.
+  if (isOpen && last.header.format === segmentFormat) return reopenSegment(last, limit);
+  const number = recovered?.headless ?? (last?.header.number ?? 0) + 1;
   const segment = await createSegment(dir, drawHeader(number, last?.header.logId ?? drawLogId()), limit, disk);
   try {
     await beginSegment(dir, segment, disk);

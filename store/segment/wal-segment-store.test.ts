@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { asIndex, asSeq, InvariantError, type Partition } from "#core/base";
+import { asIndex, asSeq, asShardId, asTerm, InvariantError, type Partition } from "#core/base";
 import { event, fixtureShard, RecordWriter, writeLife } from "../event-fixture.ts";
 import type { LogStore } from "../log/log-store.ts";
 import { MemoryLogStore } from "../log/memory-log-store.ts";
@@ -109,4 +109,79 @@ test("runs that one record woke get each their own events, however many ask at o
     return same(events, writer.written.get(name) as Uint8Array[]);
   };
   for (let round = 0; round < 2; round++) expect(await Promise.all(names.map(read))).toEqual(names.map(() => true));
+});
+
+test("a history goes back through the logs of the shards that had the partition, to and fro", async () => {
+  for (const log of [
+    new MemoryLogStore(),
+    await WalLogStore.open({ dir: join(root, "shards"), segmentBytes: 16_384, bufferBytes: 4096 }),
+  ]) {
+    const [parent, child, heir] = [1, 2, 3].map((shard) => asShardId(shard)) as [
+      typeof fixtureShard,
+      typeof fixtureShard,
+      typeof fixtureShard,
+    ];
+    const first = new RecordWriter(log, parent);
+    const second = new RecordWriter(log, child, first.written);
+    const third = new RecordWriter(log, heir, first.written);
+    const names = ["run/a:b", "run/a:c", "run/a:d"];
+    const grow = (writer: RecordWriter) => {
+      for (let i = 0; i < 30; i++)
+        writer.record(...[...writer.chains.keys()].flatMap((name) => [event.signal(name, 200), event.signal(name)]));
+    };
+    for (const name of names) first.record(event.started(name, 1));
+    grow(first);
+    first.hand(second, (name) => name !== "run/a:d");
+    log.setBase(child, asIndex(1), asTerm(1));
+    second.index = asIndex(1);
+    grow(second);
+    grow(first);
+    second.hand(third, (name) => name === "run/a:b");
+    log.setBase(heir, asIndex(1), asTerm(1));
+    third.index = asIndex(1);
+    grow(third);
+    // The second ends: its log is archive, and its partitions go back to where they came from.
+    second.hand(first, () => true);
+    log.remove(child);
+    grow(first);
+    await first.settle();
+    const store = new WalSegmentStore(log);
+    for (const [writer, name] of [
+      [third, "run/a:b"],
+      [first, "run/a:c"],
+      [first, "run/a:d"],
+    ] as const) {
+      const { size, lastIndex, lastShard } = writer.chains.get(name) as { size: number; lastIndex: number; lastShard: number };
+      expect(lastShard).toBe(0);
+      const events: Uint8Array[] = [];
+      const range = { shard: writer === third ? heir : parent, partition: name as Partition, firstSeq: asSeq(0), endSeq: asSeq(size) };
+      for await (const chunk of store.history({ ...range, lastIndex: asIndex(lastIndex) })) events.push(...chunk);
+      expect([name, same(events, first.written.get(name) as Uint8Array[])]).toEqual([name, true]);
+    }
+    await log.close();
+  }
+});
+
+test("an archive is a shard's raw records in chunks, and serves a history where it is brought", async () => {
+  const source = new MemoryLogStore();
+  const writer = new RecordWriter(source);
+  for (let i = 0; i < 50; i++) writer.record(event.signal("run/a:b", 1000), event.signal("run/a:c", 100));
+  await writer.settle();
+  const target = await WalLogStore.open({ dir: join(root, "archive"), segmentBytes: 16_384, bufferBytes: 4096 });
+  target.setBase(fixtureShard, asIndex(60), asTerm(1));
+  let chunks = 0;
+  for await (const chunk of new WalSegmentStore(source).archive({ shard: fixtureShard, from: asIndex(11), end: asIndex(51) }, 5000)) {
+    expect(chunk.reduce((sum, entry) => sum + entry.data.length, 0)).toBeLessThanOrEqual(5000);
+    target.ingestArchive(fixtureShard, chunk);
+    chunks++;
+  }
+  expect(chunks).toBe(10);
+  target.kick(true);
+  await new Promise<void>((resolve) => {
+    target.onDurable = () => target.durablePosition() === target.position() && resolve();
+  });
+  const events = writer.written.get("run/a:b") as Uint8Array[];
+  expect(same((await history(target, writer, "run/a:b", 10)).flat(), events.slice(10))).toBe(true);
+  expect([target.firstIndex(fixtureShard), target.lastIndex(fixtureShard)]).toEqual([asIndex(61), asIndex(60)]);
+  await target.close();
 });

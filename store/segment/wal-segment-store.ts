@@ -1,15 +1,15 @@
 /**
  * Histories out of the write-ahead log's own files: from the partition's last record backwards
- * along `Record.previous`, then given out forwards.
+ * along `Record.previous` and `Record.previous_shard`, then given out forwards.
  *
- * Going back keeps the events of the newest megabyte and only the indexes of what is older, so a
+ * Going back keeps the events of the newest megabyte and only the places of what is older, so a
  * history of any length takes little memory; the older records are read again going forward.
  */
-import { asIndex, assert, type Index, type Partition, type Seq, type ShardId } from "#core/base";
+import { asIndex, asShardId, assert, type Index, type Partition, type Seq, type ShardId } from "#core/base";
 import { decodeRecord, fromBytes, type Record } from "#proto";
 import { eventSeq, isOfPartition, keyOfName, partitionKey } from "../event-head.ts";
-import type { LogStore } from "../log/log-store.ts";
-import type { HistoryRange, SegmentStore } from "./segment-store.ts";
+import type { LogEntry, LogStore } from "../log/log-store.ts";
+import type { ArchiveRange, HistoryRange, SegmentStore } from "./segment-store.ts";
 
 const chunkBytes = 1 << 20;
 /** A record with more events than this is kept taken apart: a tick may have woken many runs, and all of them are read. */
@@ -17,18 +17,26 @@ const eventsFew = 16;
 const recordsApartMax = 4;
 const apartBytesMax = 4 << 20;
 
+/** A record of a log. */
+interface Place {
+  readonly shard: ShardId;
+  readonly index: Index;
+}
+
 interface Piece {
   /** The partition's events in the record, in order, as bytes of their own. */
   readonly events: readonly Uint8Array[];
   readonly bytes: number;
-  /** Where its previous event is; 0 = nowhere. */
+  /** Log index of the record with its previous event; 0 = nowhere. */
   readonly previous: Index;
+  /** Shard whose log that is; 0 = the record's own. */
+  readonly previousShard: number;
   readonly firstSeq: number;
 }
 
 export class WalSegmentStore implements SegmentStore {
   private readonly log: LogStore;
-  /** By shard and index. What is durable never changes. */
+  /** By shard and index. What is committed never changes. */
   private readonly apart = new Map<string, ReadonlyMap<string, Piece>>();
 
   constructor(log: LogStore) {
@@ -36,35 +44,53 @@ export class WalSegmentStore implements SegmentStore {
   }
 
   async *history(range: HistoryRange): AsyncGenerator<Uint8Array[]> {
-    const { shard, partition, firstSeq, endSeq } = range;
+    const { partition, firstSeq, endSeq } = range;
     if (firstSeq >= endSeq) return;
     const name = new TextEncoder().encode(partition);
     const { older, newest } = await this.goBack(range, name);
     const cut = new Chunks(partition, firstSeq, endSeq);
-    for (const index of older.reverse()) yield* cut.add((await this.piece(shard, index, name)).events);
+    for (const place of older.reverse()) yield* cut.add((await this.piece(place, name)).events);
     for (const piece of newest.reverse()) yield* cut.add(piece.events);
     yield* cut.finish();
   }
 
-  private async goBack(range: HistoryRange, name: Uint8Array): Promise<{ older: Index[]; newest: Piece[] }> {
-    const older: Index[] = [];
+  async *archive({ shard, from, end }: ArchiveRange, chunkBytes: number): AsyncGenerator<LogEntry[]> {
+    let chunk: LogEntry[] = [];
+    let bytes = 0;
+    for await (const { index, term, kind, body } of this.log.scan(shard, from, end)) {
+      if (chunk.length > 0 && bytes + body.length > chunkBytes) {
+        yield chunk;
+        chunk = [];
+        bytes = 0;
+      }
+      chunk.push({ index, term, kind, data: body.slice() });
+      bytes += body.length;
+    }
+    if (chunk.length > 0) yield chunk;
+  }
+
+  private async goBack(range: HistoryRange, name: Uint8Array): Promise<{ older: Place[]; newest: Piece[] }> {
+    const older: Place[] = [];
     const newest: Piece[] = [];
     let kept = 0;
-    for (let index = range.lastIndex; ; ) {
-      const piece = await this.piece(range.shard, index, name);
+    let nextSeq: number = range.endSeq;
+    for (let place: Place = { shard: range.shard, index: range.lastIndex }; ; ) {
+      const piece = await this.piece(place, name);
       kept += piece.bytes;
       if (older.length === 0 && (kept <= chunkBytes || newest.length === 0)) newest.push(piece);
-      else older.push(index);
+      else older.push(place);
       if (piece.firstSeq <= range.firstSeq) return { older, newest };
+      // Indexes of different logs can't be compared; sequences can.
       assert(
-        piece.previous > 0 && piece.previous < index,
-        `history of ${range.partition} goes back from record ${index} to ${piece.previous}`,
+        piece.previous > 0 && piece.firstSeq < nextSeq,
+        `history of ${range.partition} goes back from record ${place.index} of shard ${place.shard} to ${piece.previous}`,
       );
-      index = piece.previous;
+      nextSeq = piece.firstSeq;
+      place = { shard: piece.previousShard === 0 ? place.shard : asShardId(piece.previousShard), index: piece.previous };
     }
   }
 
-  private async piece(shard: ShardId, index: Index, name: Uint8Array): Promise<Piece> {
+  private async piece({ shard, index }: Place, name: Uint8Array): Promise<Piece> {
     const key = `${shard}/${index}`;
     const found = this.apart.get(key)?.get(keyOfName(name)) ?? this.cutOut(key, (await this.log.read(shard, index)).body, name);
     assert(found !== undefined, `record ${index} of shard ${shard} holds an event of ${new TextDecoder().decode(name)}`);
@@ -87,7 +113,7 @@ export class WalSegmentStore implements SegmentStore {
 function pieceOf(record: Record, isWanted: (event: Uint8Array) => boolean): Piece | undefined {
   let piece: MutablePiece | undefined;
   for (const [i, event] of record.event.entries()) {
-    if (isWanted(event)) piece = add(piece, event, record.previous[i] ?? 0);
+    if (isWanted(event)) piece = add(piece, event, previousOf(record, i));
   }
   return piece;
 }
@@ -96,21 +122,26 @@ function takeApart(record: Record): Map<string, Piece> {
   const pieces = new Map<string, MutablePiece>();
   for (const [i, event] of record.event.entries()) {
     const key = partitionKey(event);
-    pieces.set(key, add(pieces.get(key), event, record.previous[i] ?? 0));
+    pieces.set(key, add(pieces.get(key), event, previousOf(record, i)));
   }
   return pieces;
 }
 
-interface MutablePiece {
+interface MutablePiece extends Piece {
   readonly events: Uint8Array[];
   bytes: number;
-  readonly previous: Index;
-  readonly firstSeq: number;
 }
 
-function add(piece: MutablePiece | undefined, event: Uint8Array, previous: number): MutablePiece {
+type Previous = Pick<Piece, "previous" | "previousShard">;
+
+const previousOf = ({ previous, previousShard }: Record, i: number): Previous => ({
+  previous: asIndex(previous[i] ?? 0),
+  previousShard: previousShard[i] ?? 0,
+});
+
+function add(piece: MutablePiece | undefined, event: Uint8Array, previous: Previous): MutablePiece {
   const own = event.slice();
-  if (piece === undefined) return { events: [own], bytes: own.length, previous: asIndex(previous), firstSeq: eventSeq(own) };
+  if (piece === undefined) return { events: [own], bytes: own.length, ...previous, firstSeq: eventSeq(own) };
   piece.events.push(own);
   piece.bytes += own.length;
   return piece;

@@ -6,7 +6,13 @@ import { Projector } from "./projector.ts";
 
 const log = await WalLogStore.open({ dir: process.argv[2] as string, segmentBytes: 1 << 16, bufferBytes: 4096 });
 const path = process.argv[3] as string;
-const projector = Projector.open({ path, logId: log.logId, durableIndex: (shard) => log.durableIndex(shard), warn: console.log });
+const projector = Projector.open({
+  path,
+  logId: log.logId,
+  durableIndex: (shard) => log.durableIndex(shard),
+  isRemoved: (shard) => log.isRemoved(shard),
+  warn: console.log,
+});
 let count = 0;
 for (const record of log.replay(fixtureShard, asIndex(projector.appliedIndex(fixtureShard) + 1))) {
   projector.apply(record);

@@ -1,12 +1,30 @@
 /**
- * Folds the log into one row for each generation of each run.
+ * Folds the logs of a node's shards into one row for each generation of each run.
  *
- * Invariant: the rows are the fold of the shard's records up to its applied index, which is
+ * Invariant: the rows are the fold of each shard's records up to its applied index, which is
  * stored in the same transaction. So the rows can be built again from the log at any time, and
  * are then the same. Off the commit path: rows come some milliseconds after the events.
+ *
+ * A run's events may lie in several shards' logs, one after the other: a child's records come
+ * behind its parent's split, and those of a shard that absorbed another behind all of the other's.
+ * Rows stay where they are then: whose they are follows from their keys.
  */
 import type { Database } from "bun:sqlite";
-import { type Index, instanceOf, namespaceOf, type Partition, type RunId, runOf, type ShardId } from "#core/base";
+import {
+  asShardId,
+  assert,
+  firstDataShard,
+  type Index,
+  instanceOf,
+  type KeyRange,
+  keyOfDigest,
+  namespaceOf,
+  type Partition,
+  type RunId,
+  runOf,
+  runPartition,
+  type ShardId,
+} from "#core/base";
 import {
   decodeCancelRequested,
   decodeEvent,
@@ -16,11 +34,14 @@ import {
   decodeRunResumed,
   decodeRunStarted,
   decodeRunTerminated,
+  decodeShardChange,
   type Event,
   EventKind,
   fromBytes,
   Reader,
   RunStatus,
+  type ShardAbsorbed,
+  type ShardChange,
 } from "#proto";
 import { type DerivedOptions, openDerived } from "../derived-database.ts";
 import { eventKind } from "../event-head.ts";
@@ -30,6 +51,8 @@ import { type StoredRun, visibilityFormat } from "./schema.ts";
 export interface ProjectorOptions extends DerivedOptions {
   /** Highest durable index of a shard: rows from beyond it are of a log that was longer. */
   readonly durableIndex: (shard: ShardId) => Index;
+  /** The shard's replica is gone from this node: its applied index says nothing about its log. */
+  readonly isRemoved: (shard: ShardId) => boolean;
 }
 
 interface Change {
@@ -40,17 +63,24 @@ interface Change {
 type Columns = Partial<StoredRun>;
 
 const eventTag = 10;
+const changeTag = 58;
+/** What a split's child has behind it when it begins. */
+const birthIndex = 1;
 const commitMs = 20;
 const changesMax = 512;
 /** Records without a change that pass before the applied index is stored anyway: bounds what a restart reads again. */
 const recordsMax = 8192;
 const noteCharsMax = 300;
+const batchRows = 256;
 
 export class Projector {
   readonly database: Database;
-  private readonly put: (changes: readonly Change[], applied: ReadonlyMap<ShardId, number>) => void;
+  private readonly put: (changes: readonly Change[], moved: ReadonlySet<ShardId>) => void;
+  private readonly drop: (shard: ShardId, range: KeyRange) => void;
   private changes: Change[] = [];
   private readonly applied = new Map<ShardId, number>();
+  /** Shards that the batch under way moves on. */
+  private readonly moved = new Set<ShardId>();
   /** Runs that the batch under way starts: most of them end in it, and are then written once. */
   private readonly begun = new Map<RunId, StoredRun>();
   private uncommitted = 0;
@@ -58,7 +88,7 @@ export class Projector {
   private readonly warn: (message: string) => void;
 
   static open(options: ProjectorOptions): Projector {
-    const problem = (database: Database) => beyond(database, options.durableIndex);
+    const problem = (database: Database) => beyond(database, options);
     return new Projector(openDerived(options, { ...visibilityFormat, problem }), options.warn);
   }
 
@@ -69,12 +99,16 @@ export class Projector {
       this.applied.set(shard as ShardId, index as number);
     }
     const mark = database.query("INSERT OR REPLACE INTO applied VALUES (?, ?)");
-    this.put = database.transaction((changes: readonly Change[], applied: ReadonlyMap<ShardId, number>) => {
+    this.drop = database.transaction((shard: ShardId, { first, last }: KeyRange) => {
+      database.run("DELETE FROM applied WHERE shard = ?", [shard]);
+      database.run("DELETE FROM run WHERE key >= ? AND key <= ?", [first, last]);
+    });
+    this.put = database.transaction((changes: readonly Change[], moved: ReadonlySet<ShardId>) => {
       // A batch that failed half-way is tried again from its beginning.
       this.begun.clear();
       for (const change of changes) this.change(change);
       for (const row of this.begun.values()) this.insert(row);
-      for (const [shard, index] of applied) mark.run(shard, index);
+      for (const shard of moved) mark.run(shard, this.appliedIndex(shard));
     });
   }
 
@@ -83,14 +117,76 @@ export class Projector {
     return this.applied.get(shard) ?? 0;
   }
 
-  /** Takes a durable record, the shard's next. A record that was taken before changes nothing. */
+  /** Whether the shard's records may come: a child's may when its parent's split was applied, or `begin` said so. */
+  isBegun(shard: ShardId): boolean {
+    return shard <= firstDataShard || this.applied.has(shard);
+  }
+
+  /** The shard's rows are there as of `index`: its records from behind it come next. */
+  begin(shard: ShardId, index: Index): void {
+    this.move(shard, index);
+    this.commit();
+  }
+
+  /** What has to be applied before the record: the shard that it absorbs, through an index. */
+  waitsFor(record: LogRecord): { readonly shard: ShardId; readonly index: number } | undefined {
+    const absorbed = absorbedIn(record);
+    if (absorbed === undefined) return undefined;
+    const shard = asShardId(absorbed.shard);
+    return this.appliedIndex(shard) >= absorbed.through ? undefined : { shard, index: absorbed.through };
+  }
+
+  /** Takes a committed record, the shard's next. A record that was taken before changes nothing. */
   apply(record: LogRecord): void {
     if (record.index <= this.appliedIndex(record.shard)) return;
-    this.applied.set(record.shard, record.index);
-    this.uncommitted++;
-    this.collect(record);
+    assert(this.isBegun(record.shard), `shard ${record.shard} begins in the index of runs before its record ${record.index} comes`);
+    this.move(record.shard, record.index);
+    if (record.kind === "data") this.collect(record);
     if (this.changes.length >= changesMax || this.uncommitted >= recordsMax) this.commit();
     else if (this.changes.length > 0) this.timer ??= setTimeout(() => this.tryCommit(), commitMs);
+  }
+
+  /** The shard is not on this node any more: the rows of its range go, and it may begin anew. */
+  forget(shard: ShardId, range: KeyRange): void {
+    this.commit();
+    this.applied.delete(shard);
+    this.drop(shard, range);
+  }
+
+  /** Deletes the rows that are in none of the ranges: what a crash left behind of shards that are gone. */
+  retain(ranges: readonly KeyRange[]): void {
+    this.commit();
+    const kept = [...ranges].sort((a, b) => a.first - b.first);
+    const drop = this.database.query("DELETE FROM run WHERE key >= ? AND key < ?");
+    this.database.transaction(() => {
+      let from = 0;
+      for (const { first, last } of kept) {
+        drop.run(from, first);
+        from = Math.max(from, last + 1);
+      }
+      drop.run(from, Number.MAX_SAFE_INTEGER);
+    })();
+  }
+
+  /** The rows of a range in batches, as they are when each is read; `appliedIndex` is to be asked before. */
+  *rowsIn({ first, last }: KeyRange): Generator<StoredRun[]> {
+    this.commit();
+    const sql = "SELECT * FROM run WHERE (key, run, generation) > (?, ?, ?) AND key <= ? ORDER BY key, run, generation LIMIT ?";
+    for (let after: [number, string, number] = [first, "", 0]; ; ) {
+      const batch = this.database.query(sql).all(...after, last, batchRows) as StoredRun[];
+      if (batch.length > 0) yield batch;
+      const end = batch.at(-1);
+      if (end === undefined || batch.length < batchRows) return;
+      after = [end.key, end.run, end.generation];
+    }
+  }
+
+  /** Takes rows that another node has: their shard is to `begin` at the index that they are as of, or at an earlier one. */
+  takeRows(rows: readonly StoredRun[]): void {
+    this.commit();
+    this.database.transaction(() => {
+      for (const row of rows) this.insert(row);
+    })();
   }
 
   /** Takes records of the log that were written while nothing projected, or all of them. */
@@ -104,8 +200,9 @@ export class Projector {
     clearTimeout(this.timer);
     this.timer = undefined;
     if (this.uncommitted === 0) return;
-    this.put(this.changes, this.applied);
+    this.put(this.changes, this.moved);
     this.changes = [];
+    this.moved.clear();
     this.uncommitted = 0;
   }
 
@@ -129,6 +226,8 @@ export class Projector {
     const reader = new Reader(record.body);
     while (reader.at < record.body.length) {
       const tag = reader.varint();
+      if (tag === changeTag) this.follow(decodeShardChange(reader, reader.extent(record.body.length)), record);
+      if (tag === changeTag) continue;
       if (tag !== eventTag) {
         reader.skip(tag, record.body.length);
         continue;
@@ -140,6 +239,27 @@ export class Projector {
       const event = fromBytes(decodeEvent, bytes.slice());
       if (event.partition.startsWith("run/")) this.changes.push({ index: record.index, event });
     }
+  }
+
+  private move(shard: ShardId, index: number): void {
+    this.applied.set(shard, index);
+    this.moved.add(shard);
+    this.uncommitted++;
+  }
+
+  private follow(change: ShardChange, record: LogRecord): void {
+    if (change.kind === "split") {
+      const child = asShardId(change.value.child);
+      // A child that was taken as a whole has begun already.
+      if (!this.applied.has(child)) this.move(child, birthIndex);
+    }
+    if (change.kind !== "absorbed") return;
+    const { shard, through } = change.value;
+    const applied = this.appliedIndex(asShardId(shard));
+    assert(
+      applied >= through,
+      `record ${record.index} of shard ${record.shard} comes when shard ${shard} is applied through ${through}, not ${applied}`,
+    );
   }
 
   private change({ index, event }: Change): void {
@@ -156,6 +276,7 @@ export class Projector {
     if (before !== undefined) this.insert(before);
     const { generation, type, bundle } = fromBytes(decodeRunStarted, event.payload);
     this.begun.set(run, {
+      key: keyOf(run),
       run,
       generation,
       namespace: namespaceOf(run),
@@ -173,8 +294,9 @@ export class Projector {
 
   private insert(row: StoredRun): void {
     this.database
-      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .run(
+        row.key,
         row.run,
         row.generation,
         row.namespace,
@@ -238,10 +360,30 @@ function failureText(payload: Uint8Array): string {
 /** A note is one line of a table; the whole text is in the history. */
 const cut = (text: string) => text.slice(0, noteCharsMax).toWellFormed();
 
-function beyond(database: Database, durableIndex: (shard: ShardId) => Index): string | undefined {
+function keyOf(run: RunId): number {
+  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(runPartition(run)).buffer));
+}
+
+/** Steps over all but the one field that says it. */
+function absorbedIn({ kind, body }: LogRecord): ShardAbsorbed | undefined {
+  if (kind !== "data") return undefined;
+  const reader = new Reader(body);
+  while (reader.at < body.length) {
+    const tag = reader.varint();
+    if (tag !== changeTag) {
+      reader.skip(tag, body.length);
+      continue;
+    }
+    const change = decodeShardChange(reader, reader.extent(body.length));
+    return change.kind === "absorbed" ? change.value : undefined;
+  }
+  return undefined;
+}
+
+function beyond(database: Database, { durableIndex, isRemoved }: ProjectorOptions): string | undefined {
   for (const [shard, applied] of database.query("SELECT shard, applied_index FROM applied").values() as [ShardId, number][]) {
     const durable = durableIndex(shard);
-    if (applied > durable) return `it is at index ${applied} of shard ${shard}, and the log ends at ${durable}`;
+    if (applied > durable && !isRemoved(shard)) return `it is at index ${applied} of shard ${shard}, and the log ends at ${durable}`;
   }
   return undefined;
 }

@@ -5,13 +5,14 @@
  * between shift nothing. All values go in as parameters.
  */
 import type { Database } from "bun:sqlite";
-import { HopError, type RunId } from "#core/base";
+import { HopError, type KeyRange, keyMax, type RunId } from "#core/base";
 import type { ListReply, ListRequest } from "#proto";
 import { type RunRow, rowOf, type StoredRun } from "./schema.ts";
 
 const limitDefault = 100;
 
-interface PageStart {
+/** A row's place in the order of lists. */
+export interface PageStart {
   readonly startedMs: number;
   readonly run: string;
   readonly generation: number;
@@ -27,16 +28,19 @@ export class RunQuery {
     this.refresh = refresh;
   }
 
-  /** One page of the runs that match. Rejects a page token that this did not make with BAD_REQUEST. */
-  list(request: ListRequest): ListReply {
+  /**
+   * One page of the runs that match, of those with a key in `ranges` where they are given. Rejects a
+   * page token that `pageTokenOf` did not make with BAD_REQUEST.
+   */
+  list(request: ListRequest, ranges?: readonly KeyRange[]): ListReply {
     this.refresh();
-    const { where, values } = conditions(request);
+    const { where, values } = conditions(request, ranges);
     const sql = `SELECT * FROM run ${where} ORDER BY started_ms DESC, run, generation LIMIT ?`;
     const limit = request.limit === 0 ? limitDefault : request.limit;
     const stored = this.database.query(sql).all(...values, limit + 1) as StoredRun[];
     const rows = stored.slice(0, limit).map(rowOf);
     const last = rows.at(-1);
-    return { run: rows, nextPageToken: stored.length > rows.length && last !== undefined ? tokenOf(last) : "" };
+    return { run: rows, nextPageToken: stored.length > rows.length && last !== undefined ? pageTokenOf(last) : "" };
   }
 
   /** All generations of a run, newest first; empty when there is no such run. */
@@ -58,7 +62,7 @@ export class RunQuery {
 }
 
 /** Only the filters that are set, each a constant piece of SQL. */
-function conditions(request: ListRequest): { where: string; values: (string | number)[] } {
+function conditions(request: ListRequest, ranges: readonly KeyRange[] | undefined): { where: string; values: (string | number)[] } {
   const parts: string[] = [];
   const values: (string | number)[] = [];
   const add = (part: string, ...those: (string | number)[]) => {
@@ -68,6 +72,11 @@ function conditions(request: ListRequest): { where: string; values: (string | nu
   if (request.namespace !== "") add("namespace = ?", request.namespace);
   if (request.status !== 0) add("status = ?", request.status);
   if (request.type !== "") add("type = ?", request.type);
+  if (ranges !== undefined && !isWhole(ranges)) {
+    // Without a range nothing matches.
+    const each = ranges.map(() => "key BETWEEN ? AND ?").join(" OR ");
+    add(`(${each || "FALSE"})`, ...ranges.flatMap(({ first, last }) => [first, last]));
+  }
   if (request.pageToken !== "") {
     const { startedMs, run, generation } = readToken(request.pageToken);
     add("(started_ms < ? OR (started_ms = ? AND (run, generation) > (?, ?)))", startedMs, startedMs, run, generation);
@@ -75,7 +84,10 @@ function conditions(request: ListRequest): { where: string; values: (string | nu
   return { where: parts.length === 0 ? "" : `WHERE ${parts.join(" AND ")}`, values };
 }
 
-const tokenOf = ({ startedMs, run, generation }: PageStart) =>
+const isWhole = (ranges: readonly KeyRange[]) => ranges.length === 1 && ranges[0]?.first === 0 && ranges[0].last === keyMax;
+
+/** What makes a list go on behind this row. */
+export const pageTokenOf = ({ startedMs, run, generation }: PageStart): string =>
   Buffer.from(JSON.stringify([startedMs, run, generation])).toString("base64url");
 
 function readToken(token: string): PageStart {

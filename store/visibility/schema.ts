@@ -22,21 +22,25 @@ export interface RunRow {
 
 export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
   what: "index of runs",
-  version: 1,
+  version: 2,
   schema: `
     CREATE TABLE run (
-      run TEXT NOT NULL, generation INTEGER NOT NULL, namespace TEXT NOT NULL, instance TEXT NOT NULL, type TEXT NOT NULL,
+      key INTEGER NOT NULL, run TEXT NOT NULL, generation INTEGER NOT NULL, namespace TEXT NOT NULL, instance TEXT NOT NULL, type TEXT NOT NULL,
       status INTEGER NOT NULL, started_ms INTEGER NOT NULL, closed_ms INTEGER NOT NULL, bundle BLOB NOT NULL, note TEXT NOT NULL,
       cancel_requested INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (run, generation)
     ) STRICT;
     CREATE INDEX run_started ON run (started_ms DESC, run, generation);
     CREATE INDEX run_status ON run (status, started_ms DESC, run, generation);
     CREATE INDEX run_type ON run (type, started_ms DESC, run, generation);
+    CREATE INDEX run_key ON run (key, run, generation);
     CREATE TABLE applied (shard INTEGER PRIMARY KEY, applied_index INTEGER NOT NULL) STRICT;
   `,
 };
 
+/** In the order of the table's columns. */
 export interface StoredRun {
+  /** Of the run's partition. */
+  key: number;
   run: string;
   generation: number;
   namespace: string;
@@ -52,6 +56,6 @@ export interface StoredRun {
 }
 
 export function rowOf(stored: StoredRun): RunRow {
-  const { started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, ...same } = stored;
+  const { key: _, started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, ...same } = stored;
   return { ...same, startedMs, closedMs, cancelRequested: requested !== 0, lastIndex };
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { asIndex, HopError, type RunId } from "#core/base";
+import { asIndex, asShardId, asTerm, HopError, InvariantError, keyMax, keyOfDigest, type RunId, wholeRange } from "#core/base";
 import { type ListRequest, RunStatus } from "#proto";
 import { event, fixtureShard, RecordWriter, writeLife } from "../event-fixture.ts";
 import { MemoryLogStore } from "../log/memory-log-store.ts";
@@ -26,6 +26,7 @@ const openAt = (where: string, options: { logId?: string; durable?: number } = {
     path: where,
     logId: options.logId ?? "log-a",
     durableIndex: () => asIndex(options.durable ?? 1e9),
+    isRemoved: () => false,
     warn: (text) => void warnings.push(text),
   });
 
@@ -175,6 +176,144 @@ function projectAgain(log: MemoryLogStore): void {
   projector.close();
 }
 
+test("a newer format is set aside and built again, and said so", async () => {
+  const { log, projector, query } = await project((writer) => writeLife(writer, 5, 100));
+  const live = query.digest();
+  projector.database.run("PRAGMA user_version = 99");
+  projector.close();
+  const opened = openAt(path);
+  expect(warnings).toEqual([
+    `The index of runs is built again from the log: ${path} was set aside, because it has format 99, this version writes 2`,
+  ]);
+  opened.catchUp(log.replay(fixtureShard, asIndex(1)));
+  expect(new RunQuery(opened.database).digest()).toBe(live);
+  opened.close();
+});
+
+const keyOf = (run: string) => keyOfDigest(new Uint8Array(Bun.SHA256.hash(`run/${run}`).buffer));
+
+/** A parent that splits and absorbs its child again, with runs that live through both. */
+async function family() {
+  const log = new MemoryLogStore();
+  const child = asShardId(2);
+  const parentWriter = new RecordWriter(log);
+  const childWriter = new RecordWriter(log, child, parentWriter.written);
+  writeLife(parentWriter, 21, 150);
+  const keys = [...parentWriter.chains.keys()].map((name) => keyOf(name.slice(4))).sort((a, b) => a - b);
+  const at = keys[keys.length >> 1] as number;
+  parentWriter.change({ kind: "split", value: { at, child } });
+  parentWriter.hand(childWriter, (name) => keyOf(name.slice(4)) >= at);
+  log.setBase(child, asIndex(1), asTerm(1));
+  childWriter.index = asIndex(1);
+  const moved = [...childWriter.chains.keys()];
+  const stayed = [...parentWriter.chains.keys()];
+  for (let i = 0; i < 40; i++) {
+    childWriter.record(event.blocked(moved[i % moved.length] as string));
+    parentWriter.record(event.cancelled(stayed[i % stayed.length] as string));
+  }
+  for (const name of moved) childWriter.record(event.failed(name));
+  const { index: through } = childWriter;
+  await childWriter.settle();
+  childWriter.hand(parentWriter, () => true);
+  parentWriter.change({ kind: "absorbed", value: { shard: child, through, last: keyMax } });
+  for (const name of moved) parentWriter.record(event.started(name, 9, "again"));
+  await parentWriter.settle();
+  return { log, child, at, moved, stayed, through };
+}
+
+/** Takes in all shards' records in the order of `pick`, as far as each may come. */
+function takeTurns(log: MemoryLogStore, projector: Projector, shards: readonly ReturnType<typeof asShardId>[]): void {
+  for (let isMoving = true; isMoving; ) {
+    isMoving = false;
+    for (const shard of shards) {
+      if (!projector.isBegun(shard)) continue;
+      for (const record of log.replay(shard, asIndex(projector.appliedIndex(shard) + 1))) {
+        if (projector.waitsFor(record) !== undefined) break;
+        projector.apply(record);
+        isMoving = true;
+      }
+    }
+  }
+  projector.commit();
+}
+
+test("a split and a merge keep the rows, in whichever order the shards' records come", async () => {
+  const { log, child, moved, stayed } = await family();
+  const digests = new Set<string>();
+  for (const shards of [
+    [fixtureShard, child],
+    [child, fixtureShard],
+  ]) {
+    const projector = openAt(":memory:");
+    takeTurns(log, projector, shards);
+    const query = new RunQuery(projector.database);
+    digests.add(query.digest());
+    for (const name of moved) {
+      const [now, before] = query.show(name.slice(4) as RunId);
+      expect([now?.type, now?.status, before?.status]).toEqual(["again", RunStatus.running, RunStatus.failed]);
+    }
+    for (const name of stayed) expect(query.show(name.slice(4) as RunId)[0]?.cancelRequested).toBe(true);
+    projector.close();
+  }
+  expect(digests.size).toBe(1);
+});
+
+test("a record that comes before what it rests on is a broken invariant", async () => {
+  const { log, child, through } = await family();
+  const projector = openAt(":memory:");
+  const [early] = log.replay(child, asIndex(2));
+  expect(() => projector.apply(early as never)).toThrow(InvariantError);
+  const absorb = [...log.replay(fixtureShard, asIndex(1))].find((record) => projector.waitsFor(record) !== undefined);
+  expect(projector.waitsFor(absorb as never)).toEqual({ shard: child, index: through });
+  expect(() => projector.apply(absorb as never)).toThrow(InvariantError);
+  projector.close();
+});
+
+test("a replica that goes takes the rows of its range along, and those of one that comes are taken whole", async () => {
+  const { log, child, at, moved, stayed } = await family();
+  const projector = openAt(path);
+  const [firstPart] = [log.replay(fixtureShard, asIndex(1), asIndex(152))];
+  projector.catchUp(firstPart as never);
+  projector.catchUp(log.replay(child, asIndex(2)));
+  const query = new RunQuery(projector.database);
+  const whole = query.digest();
+  const shown = (names: readonly string[]) => names.filter((name) => query.show(name.slice(4) as RunId).length > 0).length;
+  const right = { first: at, last: keyMax };
+  const batches = [...projector.rowsIn(right)];
+  const appliedIndex = projector.appliedIndex(child);
+  projector.forget(child, right);
+  expect([shown(moved), shown(stayed), projector.isBegun(child), projector.appliedIndex(child)]).toEqual([0, stayed.length, false, 0]);
+  for (const batch of batches) projector.takeRows(batch);
+  projector.begin(child, asIndex(appliedIndex));
+  projector.close();
+  const again = openAt(path);
+  expect([new RunQuery(again.database).digest(), again.appliedIndex(child)]).toEqual([whole, appliedIndex]);
+  again.retain([right]);
+  expect(new RunQuery(again.database).show(stayed[0]?.slice(4) as RunId)).toEqual([]);
+  expect([...again.rowsIn(wholeRange)].flat().length).toBe(batches.flat().length);
+  again.retain([]);
+  expect([...again.rowsIn(wholeRange)]).toEqual([]);
+  again.close();
+});
+
+test("entries without a record, and those of membership, move the applied index and no row", async () => {
+  const log = new MemoryLogStore();
+  log.append(fixtureShard, [
+    { index: asIndex(1), term: asTerm(1), kind: "data", data: new Uint8Array(0) },
+    { index: asIndex(2), term: asTerm(1), kind: "config", data: new Uint8Array([10, 200, 1]) },
+  ]);
+  log.kick(true);
+  await new Promise<void>((resolve) => {
+    log.onDurable = resolve;
+  });
+  const projector = openAt(path);
+  projector.catchUp(log.replay(fixtureShard, asIndex(1)));
+  projector.close();
+  const again = openAt(path);
+  expect([again.appliedIndex(fixtureShard), [...again.rowsIn(wholeRange)]]).toEqual([2, []]);
+  again.close();
+});
+
 test("a projecting process killed with -9 at any commit goes on to the same rows", async () => {
   const dir = join(root, `log-${counter}`);
   const log = await WalLogStore.open({ dir, segmentBytes: 1 << 16, bufferBytes: 4096 });
@@ -196,6 +335,7 @@ test("a projecting process killed with -9 at any commit goes on to the same rows
   const options = {
     logId: opened.logId,
     durableIndex: () => opened.durableIndex(fixtureShard),
+    isRemoved: () => false,
     warn: (text: string) => void warnings.push(text),
   };
   const survivor = Projector.open({ path, ...options });
