@@ -1,8 +1,10 @@
 /**
- * The placement group's state machine: today the deployment registry.
+ * The placement group's state machine: nodes, the shard map, leases, deployments, entries.
  *
- * Like a shard it logs events, not requests, chained per partition (`deploy/<namespace>`), in
- * shard 0 of the node's log. What it answers waits for the commit of what it rests on.
+ * Like a shard it logs events, not requests, chained per partition, in the log of shard 0. Each
+ * command is decided against the head state; its events are one record; what is answered waits for
+ * their commit. State is the fold of the records alone: machines that were given the same ones are
+ * equal byte for byte, and only a leader appends.
  */
 import {
   asIndex,
@@ -11,134 +13,294 @@ import {
   type Hasher,
   HlcClock,
   type Index,
+  InvariantError,
   type LogWriter,
   now,
-  type Rejection,
-  type RequestId,
-  type ShardId,
+  type Partition,
+  placementShard,
   type Term,
+  unreachable,
 } from "#core/base";
 import { appendEvent, followEvent } from "#core/merkle";
 import {
-  type BundleDeployed,
-  decodeBundleDeployed,
   decodeEvent,
+  decodePlacementStates,
   decodeRecord,
   EventKind,
-  encodeBundleDeployed,
+  encodePlacementStates,
   fromBytes,
   type Identity,
+  toBytes,
 } from "#proto";
-import {
-  applyDeploy,
-  type Deploy,
-  type DeployedType,
-  decideDeploy,
-  deployedVersion,
-  emptyNamespace,
-  type NamespaceDeployments,
-  namespaceOfDeploy,
-} from "./registry.ts";
+import type { PlacementCommand, PlacementEffect, PlacementInput, PlacementReply } from "./command.ts";
+import { type Decided, type Decision, decided, refused } from "./decision.ts";
+import { decideSetEntry, entryPartition, type SetEntry, setEntryProblem } from "./entry.ts";
+import { decodeBody, encodeBody } from "./event.ts";
+import { decideCancelChange, decideFrozen, decideMergeCancel, decideMergeDone, decideWantMerge, decideWantSplit } from "./key-change.ts";
+import { decideBootstrap, decideJoin, decideLeave, decideRemove, decideReplication } from "./membership.ts";
+import { applyEvent, emptyState, type PlacementState, partOf } from "./placement-state.ts";
+import { type Deploy, type DeployedType, decideDeploy, deployedVersion, deployPartition, emptyNamespace } from "./registry.ts";
+import { decideLease, decideReplicasChanged, decideWantReplicas } from "./replicas.ts";
+import { encodePart, loadPart } from "./saved-state.ts";
+import { orderedRanges } from "./shard-map.ts";
+import { type PlacementCheckpoint, UnsavedParts } from "./unsaved-parts.ts";
+import { type ClusterView, deployedTypes, newestBundle, viewOf } from "./view.ts";
 
 const schemaId = 1;
 
-export type PlacementInput = { readonly nowMs: number; readonly request: RequestId; readonly identity: Identity } & {
-  readonly kind: "deploy";
-  readonly namespace: string;
-  readonly deploy: Deploy;
-};
-
-/** Answers a request once its barrier is reached. */
-export interface PlacementEffect {
-  readonly kind: "deployed";
-  readonly request: RequestId;
-  readonly version: number;
-  readonly after: Barrier;
-}
-
 export interface PlacementOptions {
-  readonly shard: ShardId;
-  readonly term: Term;
   readonly log: LogWriter;
   readonly hasher: Hasher;
+}
+
+/** Figures of placement, for metrics. */
+export interface PlacementFigures {
+  readonly dirtyRuns: number;
+  readonly lastIndex: number;
+  readonly nodes: number;
+  readonly shards: number;
 }
 
 export class PlacementMachine {
   private readonly options: PlacementOptions;
   private readonly clock = new HlcClock();
-  private readonly namespaces = new Map<string, NamespaceDeployments>();
-  private lastIndex: Index = asIndex(0);
+  private readonly state: PlacementState = emptyState();
+  private readonly unsaved = new UnsavedParts();
+  private last: Index = asIndex(0);
+  /** Log index of the last record with events. */
+  private changedIn: Index = asIndex(0);
+  private hasNewRanges = false;
+  private leads: Term | undefined;
+  private shown: ClusterView | undefined;
 
   constructor(options: PlacementOptions) {
     this.options = options;
   }
 
-  step(input: PlacementInput): PlacementEffect[] {
-    const state = this.namespaces.get(input.namespace) ?? emptyNamespace(input.namespace);
-    const event = decideDeploy(state, input.deploy);
-    if (event !== undefined) {
-      this.append(state, event, input);
-      this.namespaces.set(input.namespace, state);
-    }
-    const version = event?.version ?? deployedVersion(state, input.deploy);
-    return [{ kind: "deployed", request: input.request, version, after: this.committed(state) }];
+  /** Takes in a checkpointed row, before the first record. Throws `RangeError` where it is of another format. */
+  loadState(bytes: Uint8Array): void {
+    assert(this.last === 0, "states are loaded before records");
+    const part = loadPart(this.state, bytes);
+    this.clock.witness(part);
+    this.changed(asIndex(part.chain.lastIndex));
+  }
+
+  /** All states as `encodeState` wrote them: a machine in their place goes on behind their index. */
+  loadStates(bytes: Uint8Array): void {
+    const saved = fromBytes(decodePlacementStates, bytes);
+    for (const state of saved.state) this.loadState(state);
+    this.last = asIndex(saved.appliedIndex);
   }
 
   /**
-   * Takes in a record of an earlier life, in log order. Refuses with HASH_MISMATCH a record that
-   * does not continue what came before.
+   * Folds in a committed record, in log order; what a loaded row has already is skipped. Throws
+   * `InvariantError` where the record does not continue what came before.
    */
-  recover(record: { readonly index: Index; readonly body: Uint8Array }): Rejection | undefined {
-    assert(record.index > this.lastIndex, `placement records come in order: got ${record.index} after ${this.lastIndex}`);
-    this.lastIndex = record.index;
-    for (const bytes of fromBytes(decodeRecord, record.body).event) {
+  recover(index: number, body: Uint8Array): void {
+    assert(this.leads === undefined, "a leader appends its records itself");
+    this.advance(index);
+    for (const bytes of fromBytes(decodeRecord, body).event) {
       const event = fromBytes(decodeEvent, bytes);
-      const namespace = namespaceOfDeploy(event.partition);
-      assert(namespace !== undefined, `partition ${event.partition} is one of placement`);
-      const state = this.namespaces.get(namespace) ?? emptyNamespace(namespace);
-      const refused = followEvent(state.chain, { bytes, event, index: record.index }, this.options.hasher);
-      if (refused !== undefined) return refused;
+      const partition = event.partition as Partition;
+      const { chain } = partOf(this.state, partition);
       this.clock.witness(event);
-      this.namespaces.set(namespace, state);
-      if (event.kind === EventKind.bundleDeployed) applyDeploy(state, fromBytes(decodeBundleDeployed, event.payload), event);
+      if (event.seq < chain.size) continue;
+      const fault = followEvent(chain, { bytes, event, index: this.last }, this.options.hasher);
+      if (fault !== undefined) throw new InvariantError(`${fault.message} (log index ${index})`);
+      this.apply(partition, bytes);
     }
-    return undefined;
+    this.checkKeys();
+  }
+
+  /** Steps over an entry without a record: a new leader's first, or a configuration. A checkpoint's index is stepped over too. */
+  skip(index: number): void {
+    if (index > this.last) this.last = asIndex(index);
+  }
+
+  /** Before the first step of a leader, which has applied all that is committed. */
+  lead(options: { readonly term: Term; readonly nowMs: number }): void {
+    assert(this.leads === undefined || options.term > this.leads, `Cannot lead in term ${options.term}: led in ${this.leads}`);
+    this.leads = options.term;
+    this.clock.witness({ timeMs: Math.max(options.nowMs, this.clock.timeMs), logical: this.clock.logical });
+  }
+
+  step(input: PlacementInput): PlacementEffect[] {
+    assert(this.leads !== undefined, "only a leader decides");
+    const { events, reply } = decide(this.state, input.command);
+    if (events.length > 0) this.append(events, input);
+    return [{ kind: "reply", request: input.request, reply: this.complete(reply), after: this.committed() }];
+  }
+
+  /** The state as it is now; on a leader also what is not committed yet: compare its version with the commit index. */
+  view(): ClusterView {
+    this.shown ??= viewOf(this.state, this.changedIn);
+    return this.shown;
   }
 
   /** Bundle that a new run of the type is pinned to. */
   newest(namespace: string, type: string): Uint8Array | undefined {
-    return this.namespaces.get(namespace)?.types.get(type)?.bundle;
+    return newestBundle(this.view(), namespace, type);
   }
 
   /** Newest deployment of each type, by type. */
   deployments(namespace: string): DeployedType[] {
-    const types = [...(this.namespaces.get(namespace)?.types.values() ?? [])];
-    return types.sort((a, b) => (a.type < b.type ? -1 : 1));
+    return deployedTypes(this.view(), namespace);
   }
 
-  private committed(state: NamespaceDeployments): Barrier {
-    return state.chain.lastIndex === 0 ? now : { until: "committed", index: asIndex(state.chain.lastIndex) };
+  get lastIndex(): Index {
+    return this.last;
   }
 
-  private append(state: NamespaceDeployments, event: BundleDeployed, input: PlacementInput): void {
-    const { shard, term, log, hasher } = this.options;
-    this.clock.tick(input.nowMs);
-    this.lastIndex = asIndex(this.lastIndex + 1);
-    const { timeMs, logical } = this.clock;
-    const kind = EventKind.bundleDeployed;
-    const { identity } = input;
-    const writer = log.begin(shard, this.lastIndex, term);
-    const encode = encodeBundleDeployed;
-    appendEvent({ writer, index: this.lastIndex, hasher }, state.chain, {
-      timeMs,
-      logical,
-      kind,
-      schemaId,
-      identity,
-      encode,
-      payload: event,
-    });
+  /** Version of the view. */
+  get version(): Index {
+    return this.changedIn;
+  }
+
+  /** Highest time in the log: the shell's clock starts above it. */
+  get clockMs(): number {
+    return this.clock.timeMs;
+  }
+
+  figures(): PlacementFigures {
+    const { nodes, map } = this.state;
+    return { dirtyRuns: this.unsaved.count, lastIndex: this.last, nodes: nodes.size, shards: map.shards.size };
+  }
+
+  /** Takes up to `limit` changed partitions for a checkpoint, the longest changed first. */
+  capture(limit: number): PlacementCheckpoint {
+    return this.unsaved.capture(this.last, limit, (partition) => encodePart(this.state, partOf(this.state, partition)));
+  }
+
+  /** The latest checkpoint is saved. All stays in memory: nothing follows from it. */
+  saved(): void {}
+
+  /** The latest checkpoint could not be saved: its partitions count as changed again. */
+  putBack(checkpoint: PlacementCheckpoint): void {
+    this.unsaved.putBack(checkpoint);
+  }
+
+  /** Encoded states by partition, ordered by name: what two machines compare. */
+  *states(): IterableIterator<[Partition, Uint8Array]> {
+    for (const partition of [...this.state.parts.keys()].sort()) yield [partition, encodePart(this.state, partOf(this.state, partition))];
+  }
+
+  /** All states in one piece, with the index that they are the fold of. */
+  encodeState(): Uint8Array {
+    return toBytes(encodePlacementStates, { state: [...this.states()].map(([, state]) => state), appliedIndex: this.last });
+  }
+
+  private advance(index: number): void {
+    assert(index > this.last, `placement records come in order: got ${index} after ${this.last}`);
+    this.last = asIndex(index);
+  }
+
+  private append(events: readonly Decided[], input: PlacementInput): void {
+    const { log, hasher } = this.options;
+    const index = asIndex(this.last + 1);
+    this.last = index;
+    const writer = log.begin(placementShard, index, this.leads as Term);
+    for (const { partition, event } of events) {
+      this.clock.tick(input.nowMs);
+      const { timeMs, logical } = this.clock;
+      const { identity } = input;
+      const added = { timeMs, logical, kind: event.kind, schemaId, identity, encode: encodeBody, payload: event };
+      const bytes = appendEvent({ writer, index, hasher }, partOf(this.state, partition).chain, added);
+      // From its bytes, as a follower does: the two can't differ.
+      this.apply(partition, bytes);
+    }
     log.end();
-    applyDeploy(state, event, { timeMs, identity });
+    this.checkKeys();
   }
+
+  private apply(partition: Partition, bytes: Uint8Array): void {
+    const { timeMs, logical, kind, payload, identity } = fromBytes(decodeEvent, bytes);
+    const part = partOf(this.state, partition);
+    part.timeMs = timeMs;
+    part.logical = logical;
+    this.changed(this.last);
+    this.unsaved.changed(partition, this.last);
+    const event = decodeBody(kind, payload);
+    if (kind === EventKind.shardCreated || kind === EventKind.splitDone || kind === EventKind.mergeDecided) this.hasNewRanges = true;
+    if (event !== undefined) applyEvent(this.state, partition, event, { timeMs, identity: named(identity), version: this.last });
+  }
+
+  private changed(index: Index): void {
+    if (index > this.changedIn) this.changedIn = index;
+    this.shown = undefined;
+  }
+
+  /** Invariant I16, where a record changed who owns what. */
+  private checkKeys(): void {
+    if (this.hasNewRanges) orderedRanges(this.state.map.shards.values());
+    this.hasNewRanges = false;
+  }
+
+  /** A refusal too rests on what was decided before. */
+  private committed(): Barrier {
+    return this.changedIn === 0 ? now : { until: "committed", index: this.changedIn };
+  }
+
+  private complete(reply: PlacementReply): PlacementReply {
+    return reply.kind === "leased" ? { ...reply, version: this.changedIn } : reply;
+  }
+}
+
+const named = (identity: Identity | undefined) => (identity === undefined ? undefined : { ...identity });
+
+function decide(state: PlacementState, command: PlacementCommand): Decision {
+  switch (command.kind) {
+    case "bootstrap":
+      return decideBootstrap(state, command);
+    case "join":
+      return decideJoin(state, command);
+    case "leave":
+      return decideLeave(state, command.node);
+    case "remove":
+      return decideRemove(state, command.node);
+    case "lease":
+      return decideLease(state, command);
+    case "replicas-changed":
+      return decideReplicasChanged(state, command);
+    case "want-replicas":
+      return decideWantReplicas(state, command);
+    case "want-split":
+      return decideWantSplit(state, command);
+    case "want-merge":
+      return decideWantMerge(state, command);
+    case "merge-frozen":
+      return decideFrozen(state, command);
+    case "merge-done":
+      return decideMergeDone(state, command);
+    case "merge-cancel":
+      return decideMergeCancel(state, command);
+    case "cancel-change":
+      return decideCancelChange(state, command);
+    case "set-replication":
+      return decideReplication(state, command);
+    case "set-entry":
+      return decideEntry(state, command);
+    case "deploy":
+      return decideDeployment(state, command.namespace, command.deploy);
+    default:
+      return unreachable(command);
+  }
+}
+
+function decideDeployment(state: PlacementState, namespace: string, deploy: Deploy): Decision {
+  const deployments = state.namespaces.get(namespace) ?? emptyNamespace(namespace);
+  const body = decideDeploy(deployments, deploy);
+  if (body === undefined) return decided({ kind: "version", version: deployedVersion(deployments, deploy) });
+  const event = { kind: EventKind.bundleDeployed, body };
+  return decided({ kind: "version", version: body.version }, { partition: deployPartition(namespace), event });
+}
+
+function decideEntry(state: PlacementState, set: SetEntry): Decision {
+  const problem = setEntryProblem(set);
+  if (problem !== undefined) return refused(problem.reject, problem.message);
+  const partition = entryPartition(set);
+  const entry = state.entries.get(partition);
+  const body = decideSetEntry(entry, set);
+  if (body === undefined) return decided({ kind: "version", version: entry?.version ?? 0 });
+  if ("reject" in body) return refused(body.reject, body.message);
+  return decided({ kind: "version", version: body.version }, { partition, event: { kind: EventKind.entrySet, body } });
 }

@@ -5,8 +5,7 @@
  * the newest one of each type is all that a start has to know.
  */
 import { bytesEqual, type Partition } from "#core/base";
-import { type ChainHead, PartitionChain } from "#core/merkle";
-import type { BundleDeployed, Identity } from "#proto";
+import type { BundleDeployed, DeployState, Identity } from "#proto";
 
 export interface DeployedType {
   readonly type: string;
@@ -17,12 +16,14 @@ export interface DeployedType {
   readonly identity: Identity | undefined;
 }
 
+/** Replaced with each deployment, never changed. */
 export interface NamespaceDeployments {
   readonly namespace: string;
-  readonly chain: PartitionChain;
   /** Version of the last deployment; 0 before the first. */
-  version: number;
-  readonly types: Map<string, DeployedType>;
+  readonly version: number;
+  readonly types: ReadonlyMap<string, DeployedType>;
+  /** Version of the view in which it changed last. */
+  readonly changedIn: number;
 }
 
 export interface Deploy {
@@ -41,8 +42,8 @@ export function namespaceOfDeploy(partition: string): string | undefined {
   return partition.startsWith(partitionPrefix) ? partition.slice(partitionPrefix.length) : undefined;
 }
 
-export function emptyNamespace(namespace: string, head?: ChainHead): NamespaceDeployments {
-  return { namespace, chain: new PartitionChain(deployPartition(namespace), head), version: 0, types: new Map() };
+export function emptyNamespace(namespace: string): NamespaceDeployments {
+  return { namespace, version: 0, types: new Map(), changedIn: 0 };
 }
 
 /** The event of a deployment, or undefined where all its types run on this bundle already. */
@@ -57,18 +58,33 @@ export function decideDeploy(state: NamespaceDeployments, deploy: Deploy): Bundl
 
 /** Version under which `deploy`, whose event was not needed, is known. */
 export function deployedVersion(state: NamespaceDeployments, deploy: Deploy): number {
-  return Math.max(...deploy.types.map((type) => state.types.get(type)?.version ?? 0));
+  return Math.max(0, ...deploy.types.map((type) => state.types.get(type)?.version ?? 0));
 }
 
 export function applyDeploy(
   state: NamespaceDeployments,
   event: BundleDeployed,
-  at: { readonly timeMs: number; readonly identity: Identity | undefined },
-): void {
+  at: { readonly timeMs: number; readonly identity: Identity | undefined; readonly version: number },
+): NamespaceDeployments {
   // The event's bytes are a view into the log's buffer.
   const bundle = event.bundle.slice();
-  state.version = event.version;
-  for (const type of event.types) {
-    state.types.set(type, { type, bundle, version: event.version, deployedMs: at.timeMs, identity: at.identity });
-  }
+  const types = new Map(state.types);
+  for (const type of event.types) types.set(type, { type, bundle, version: event.version, deployedMs: at.timeMs, identity: at.identity });
+  return { namespace: state.namespace, version: event.version, types, changedIn: at.version };
+}
+
+/** Newest deployment of each type, by type. */
+export function sortedTypes(state: NamespaceDeployments): DeployedType[] {
+  return [...state.types.values()].sort((a, b) => (a.type < b.type ? -1 : 1));
+}
+
+export function saveDeployments(state: NamespaceDeployments): DeployState {
+  const { namespace, version, changedIn } = state;
+  return { namespace, version, changedIn, type: sortedTypes(state) };
+}
+
+export function loadDeployments(saved: DeployState): NamespaceDeployments {
+  const { namespace, version, changedIn } = saved;
+  const types = new Map(saved.type.map((each) => [each.type, { ...each, bundle: each.bundle.slice() }]));
+  return { namespace, version, types, changedIn };
 }
