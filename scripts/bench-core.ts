@@ -3,9 +3,10 @@
  *
  * Usage: bun scripts/bench-core.ts [RUNS]
  */
-import { asRequestId, asSessionId, asShardId, asTerm, type Effect, type LogWriter } from "#core/base";
-import { type Input, ShardMachine } from "#core/shard";
+import { asRequestId, asSessionId, type Effect, type LogWriter } from "#core/base";
+import type { Input } from "#core/shard";
 import { ActivatedStatus, CommandKind, Writer } from "#proto";
+import { joining, lead, makeShard, soleShard } from "../tests/shard-maker.ts";
 
 class BufferLog implements LogWriter {
   readonly writer = new Writer(8 << 20);
@@ -24,36 +25,13 @@ class BufferLog implements LogWriter {
 const runs = Number(process.argv[2] ?? 20_000);
 const steps = 10;
 const log = new BufferLog();
-const hasher = { sha256: (data: Uint8Array, out: Uint8Array) => void Bun.SHA256.hash(data, out as never) };
-const machine = new ShardMachine({
-  shard: asShardId(1),
-  term: asTerm(1),
-  log,
-  hasher,
-  states: { load: () => undefined, dueBefore: () => [] },
-});
+const machine = makeShard({ log });
 let nowMs = 1_000_000;
-machine.finishRecovery(nowMs, 0);
+lead(machine, { nowMs });
 const session = asSessionId(1);
 const step = (input: Input): Effect[] => machine.step(input);
 const payload = { data: new TextEncoder().encode(JSON.stringify("x".repeat(100))), ref: undefined };
-step({
-  kind: "worker-joined",
-  nowMs,
-  session,
-  hello: {
-    workerId: "w",
-    namespace: "default",
-    modes: ["v8"],
-    activities: ["echo"],
-    activitySlots: 1000,
-    runSlots: 1e6,
-    version: "0",
-    clusterId: "",
-    wantsLocal: false,
-    held: [],
-  },
-});
+step(joining(session, nowMs, { namespace: "default", activities: ["echo"], runSlots: 1e6 }));
 const identity = { issuer: "local", subject: "bench", verified: false, causeSeq: 0 };
 const bundle = new Uint8Array(32);
 
@@ -81,13 +59,20 @@ function runOne(i: number): void {
     if (activate?.kind !== "activate") throw new Error("no activation");
     const command =
       op <= steps
-        ? { kind: CommandKind.activity, op, name: "echo", payload, options: undefined, durationMs: 0, failure: undefined }
-        : { kind: CommandKind.complete, op: 0, name: "", payload, options: undefined, durationMs: 0, failure: undefined };
+        ? { kind: CommandKind.activity, op, name: "echo", payload, options: undefined, durationMs: 0, failure: undefined, to: "" }
+        : { kind: CommandKind.complete, op: 0, name: "", payload, options: undefined, durationMs: 0, failure: undefined, to: "" };
     effects = step({
       kind: "activated",
       nowMs,
       session,
-      message: { handle: activate.handle, activation: activate.activation, status: ActivatedStatus.ok, commands: [command], problem: "" },
+      message: {
+        shard: soleShard,
+        handle: activate.handle,
+        activation: activate.activation,
+        status: ActivatedStatus.ok,
+        commands: [command],
+        problem: "",
+      },
     });
     const task = effects.find((e) => e.kind === "task");
     if (task?.kind === "task") {
@@ -95,7 +80,7 @@ function runOne(i: number): void {
         kind: "task-done",
         nowMs,
         session,
-        message: { token: { ...task.token, epoch: 0 }, result: payload, failure: undefined },
+        message: { token: task.token, result: payload, failure: undefined },
       });
     }
   }

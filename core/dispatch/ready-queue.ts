@@ -41,6 +41,16 @@ export class ReadyQueue<Held> {
     return task;
   }
 
+  /** Forgets what is held by those that are gone. */
+  remove(isGone: (holder: Held) => boolean): void {
+    for (const [key, lane] of this.lanes) {
+      const left = lane.items.slice(lane.head).filter(({ holder }) => !isGone(holder));
+      this.size -= lane.items.length - lane.head - left.length;
+      if (left.length === 0) this.lanes.delete(key);
+      else this.lanes.set(key, { items: left, head: 0 });
+    }
+  }
+
   /** Namespaces and activities that have something waiting. */
   waiting(): [string, string][] {
     return [...this.lanes.keys()].map((key) => key.split("\n") as [string, string]);

@@ -1,10 +1,10 @@
 /**
- * Connected workers: what each offers and what it holds.
- *
- * Invariant: `tasks.size` never exceeds `activitySlots` by a task that Core gave out.
+ * Connected workers as one shard sees them: what each offers, and which of its runs it holds. What
+ * a worker can take is shared with the node's other shards.
  */
-import type { SessionId } from "#core/base";
+import type { SessionId, ShardId } from "#core/base";
 import type { Hello } from "#proto";
+import type { SessionCapacity } from "./session-capacity.ts";
 
 export interface Session<Held> {
   readonly id: SessionId;
@@ -13,33 +13,31 @@ export interface Session<Held> {
   readonly namespace: string;
   readonly runsWorkflows: boolean;
   readonly activities: ReadonlySet<string>;
-  readonly activitySlots: number;
+  readonly capacity: SessionCapacity;
   draining: boolean;
   /** Runs that the worker holds, by handle. */
   readonly runs: Map<number, Held>;
-  /** Tasks it executes, by task key. */
-  readonly tasks: Set<string>;
-  nextHandle: number;
-  nextTask: number;
 }
 
 export class WorkerPool<Held> {
   readonly sessions = new Map<SessionId, Session<Held>>();
+  private readonly shard: ShardId;
   private readonly offering = new Map<string, Session<Held>[]>();
 
-  join(id: SessionId, hello: Hello): Session<Held> {
+  constructor(shard: ShardId) {
+    this.shard = shard;
+  }
+
+  join(id: SessionId, hello: Hello, capacity: SessionCapacity): Session<Held> {
     const session: Session<Held> = {
       id,
       workerId: hello.workerId,
       namespace: hello.namespace,
       runsWorkflows: hello.modes.includes("v8"),
       activities: new Set(hello.activities),
-      activitySlots: hello.activitySlots,
+      capacity,
       draining: false,
       runs: new Map(),
-      tasks: new Set(),
-      nextHandle: 1,
-      nextTask: 1,
     };
     this.sessions.set(id, session);
     for (const name of session.activities) this.offers(name).push(session);
@@ -59,10 +57,15 @@ export class WorkerPool<Held> {
   forActivity(namespace: string, name: string): Session<Held> | undefined {
     let best: Session<Held> | undefined;
     for (const s of this.offering.get(name) ?? []) {
-      if (s.draining || s.tasks.size >= s.activitySlots || !serves(s, namespace)) continue;
-      if (best === undefined || s.tasks.size < best.tasks.size) best = s;
+      if (s.draining || !s.capacity.hasSlot(this.shard) || !serves(s, namespace)) continue;
+      if (best === undefined || s.capacity.tasks.size < best.capacity.tasks.size) best = s;
     }
     return best;
+  }
+
+  /** Asks every session that offers the activity for a turn when it has a free slot. */
+  awaitSlot(namespace: string, name: string): void {
+    for (const s of this.offering.get(name) ?? []) if (!s.draining && serves(s, namespace)) s.capacity.wait(this.shard);
   }
 
   /** Whether any session offers the activity at all, with or without a free slot. */
@@ -75,7 +78,7 @@ export class WorkerPool<Held> {
     let best: Session<Held> | undefined;
     for (const s of this.sessions.values()) {
       if (s.draining || !s.runsWorkflows || !serves(s, namespace)) continue;
-      if (best === undefined || s.runs.size < best.runs.size) best = s;
+      if (best === undefined || s.capacity.runCount < best.capacity.runCount) best = s;
     }
     return best;
   }

@@ -124,7 +124,7 @@ test("a chain's peaks are the range over its hashes", () => {
   const { chain, hashes } = sampleHistory(bunHasher, 100);
   const mmr = new Mmr();
   for (const hash of hashes) mmr.append(hash, nobleHasher);
-  expect(chain.head()).toEqual({ size: 100, lastHash: hashes[99] as Uint8Array, peaks: mmr.peaks(), lastIndex: 100 });
+  expect(chain.head()).toEqual({ size: 100, lastHash: hashes[99] as Uint8Array, peaks: mmr.peaks(), lastIndex: 100, lastShard: 0 });
   expect(chain.root(bunHasher)).toEqual(mmr.root(nobleHasher));
 });
 

@@ -3,6 +3,8 @@ import { EventKind as Kind, RunStatus } from "#proto";
 import { applyRetried, applyScheduled } from "./activity.ts";
 import { applyClosed } from "./close.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
+import { tellAwaiters } from "./inbox.ts";
+import { applyResultAwaited, applyResultReceived, applySignalSent, applyWaitCancelled, cancelWaits } from "./remote.ts";
 import { applySignalAwaited, applySignalReceived } from "./signal.ts";
 import { applyStarted } from "./start.ts";
 import { isLive, type Run } from "./state.ts";
@@ -31,6 +33,8 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
     case Kind.timerFired:
     case Kind.timerCancelled:
     case Kind.signalWaitCancelled:
+    case Kind.signalSettled:
+    case Kind.signalSendCancelled:
       run.pending.delete(event.body.op);
       break;
     case Kind.timerStarted:
@@ -41,6 +45,18 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       break;
     case Kind.signalAwaited:
       applySignalAwaited(run, event.body, at);
+      break;
+    case Kind.signalSent:
+      applySignalSent(run, event.body, at);
+      break;
+    case Kind.resultAwaited:
+      applyResultAwaited(run, event.body, at);
+      break;
+    case Kind.resultReceived:
+      applyResultReceived(run, event.body);
+      break;
+    case Kind.resultWaitCancelled:
+      applyWaitCancelled(run, event.body);
       break;
     case Kind.cancelRequested:
       run.cancelRequested = true;
@@ -58,7 +74,9 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       run.deliveredSeq = run.firstSeq;
       break;
     default:
+      cancelWaits(run);
       applyClosed(run, event, at.timeMs);
+      tellAwaiters(run);
   }
   if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
   if (event.kind === Kind.runStarted) run.deliveredSeq = at.seq;

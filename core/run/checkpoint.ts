@@ -1,10 +1,11 @@
 /** A run's state to and from the bytes that a checkpoint keeps. */
-import type { RunId } from "#core/base";
+import type { Partition, RunId } from "#core/base";
 import type { RunState, RunStateInit, RunStatus } from "#proto";
+import { loadAwaiters } from "./inbox.ts";
 import { emptyRun, type Operation, type Run } from "./state.ts";
 
 /** Raised with every change of meaning: another number is rebuilt from the log. */
-export const stateFormat = 1;
+export const stateFormat = 2;
 
 export function saveRun(run: Run): RunStateInit {
   return {
@@ -27,8 +28,39 @@ export function saveRun(run: Run): RunStateInit {
     note: run.note,
     recentSignalIds: run.signalIds,
     unclaimed: [...run.unclaimed].map(([name, count]) => ({ name, count })),
+    ...saveMessages(run),
     deliveredSeq: run.deliveredSeq,
     deliverableEnd: run.deliverableEnd,
+  };
+}
+
+function saveMessages(run: Run): RunStateInit {
+  const unsettled = [...run.outbox].map(([receiver, { next, messages }]) => ({ receiver, next, message: messages }));
+  const settled = [...run.settledTo].map(([receiver, next]) => ({ receiver, next }));
+  return {
+    outbox: [...unsettled, ...settled],
+    numberFloor: run.numberFloor,
+    messagesSent: run.messagesSent,
+    inbox: [...run.inbox].map(([sender, { taken, refused }]) => ({ sender, taken, refusal: refused })),
+    awaiter: [...run.awaiters.values()],
+    owed: [...run.owed.values()].map(({ result }) => result),
+  };
+}
+
+function loadMessages(saved: RunState): Partial<Run> {
+  const pairs = saved.outbox.map(({ receiver, next, message }) => ({ receiver: receiver as Partition, next, messages: message }));
+  const told = pairs.flatMap(({ messages }) => messages);
+  return {
+    outbox: new Map(pairs.filter((p) => p.messages.length > 0).map(({ receiver, next, messages }) => [receiver, { next, messages }])),
+    settledTo: new Map(pairs.filter((p) => p.messages.length === 0).map(({ receiver, next }) => [receiver, next])),
+    unsettled: told.length,
+    numberFloor: saved.numberFloor,
+    messagesSent: saved.messagesSent,
+    inbox: new Map(saved.inbox.map(({ sender, taken, refusal }) => [sender as Partition, { taken, refused: refusal }])),
+    awaiters: loadAwaiters(saved.awaiter),
+    owed: new Map(
+      saved.owed.map((result) => [result.generation, { result, count: told.filter((m) => m.of === result.generation).length }]),
+    ),
   };
 }
 
@@ -55,6 +87,7 @@ export function loadRun(run: RunId, saved: RunState): Run {
     note: saved.note,
     signalIds: saved.recentSignalIds,
     unclaimed: new Map(saved.unclaimed.map((u) => [u.name, u.count])),
+    ...loadMessages(saved),
     deliveredSeq: saved.deliveredSeq,
     deliverableEnd: saved.deliverableEnd,
   });

@@ -12,6 +12,9 @@ import {
   decodeActivityRetried,
   decodeActivityScheduled,
   decodeCancelRequested,
+  decodeResultAwaited,
+  decodeResultReceived,
+  decodeResultWaitCancelled,
   decodeRunBlocked,
   decodeRunCancelled,
   decodeRunCompleted,
@@ -22,6 +25,9 @@ import {
   decodeRunTimedOut,
   decodeSignalAwaited,
   decodeSignalReceived,
+  decodeSignalSendCancelled,
+  decodeSignalSent,
+  decodeSignalSettled,
   decodeSignalWaitCancelled,
   decodeTimerCancelled,
   decodeTimerFired,
@@ -33,6 +39,9 @@ import {
   encodeActivityRetried,
   encodeActivityScheduled,
   encodeCancelRequested,
+  encodeResultAwaited,
+  encodeResultReceived,
+  encodeResultWaitCancelled,
   encodeRunBlocked,
   encodeRunCancelled,
   encodeRunCompleted,
@@ -43,11 +52,17 @@ import {
   encodeRunTimedOut,
   encodeSignalAwaited,
   encodeSignalReceived,
+  encodeSignalSendCancelled,
+  encodeSignalSent,
+  encodeSignalSettled,
   encodeSignalWaitCancelled,
   encodeTimerCancelled,
   encodeTimerFired,
   encodeTimerStarted,
   fromBytes,
+  type ResultAwaited,
+  type ResultReceived,
+  type ResultWaitCancelled,
   type RunBlocked,
   type RunCancelled,
   type RunCompleted,
@@ -58,6 +73,9 @@ import {
   type RunTimedOut,
   type SignalAwaited,
   type SignalReceived,
+  type SignalSendCancelled,
+  type SignalSent,
+  type SignalSettled,
   type SignalWaitCancelled,
   type TimerCancelled,
   type TimerFired,
@@ -85,7 +103,13 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.timerCancelled; readonly body: TimerCancelled }
   | { readonly kind: typeof EventKind.signalReceived; readonly body: SignalReceived }
   | { readonly kind: typeof EventKind.signalAwaited; readonly body: SignalAwaited }
-  | { readonly kind: typeof EventKind.signalWaitCancelled; readonly body: SignalWaitCancelled };
+  | { readonly kind: typeof EventKind.signalWaitCancelled; readonly body: SignalWaitCancelled }
+  | { readonly kind: typeof EventKind.signalSent; readonly body: SignalSent }
+  | { readonly kind: typeof EventKind.signalSettled; readonly body: SignalSettled }
+  | { readonly kind: typeof EventKind.signalSendCancelled; readonly body: SignalSendCancelled }
+  | { readonly kind: typeof EventKind.resultAwaited; readonly body: ResultAwaited }
+  | { readonly kind: typeof EventKind.resultReceived; readonly body: ResultReceived }
+  | { readonly kind: typeof EventKind.resultWaitCancelled; readonly body: ResultWaitCancelled };
 
 /** Writes the payload that belongs to the event's kind. */
 export function encodeBody(w: Writer, e: RunEvent): void {
@@ -130,6 +154,18 @@ export function encodeBody(w: Writer, e: RunEvent): void {
       return encodeSignalAwaited(w, e.body);
     case EventKind.signalWaitCancelled:
       return encodeSignalWaitCancelled(w, e.body);
+    case EventKind.signalSent:
+      return encodeSignalSent(w, e.body);
+    case EventKind.signalSettled:
+      return encodeSignalSettled(w, e.body);
+    case EventKind.signalSendCancelled:
+      return encodeSignalSendCancelled(w, e.body);
+    case EventKind.resultAwaited:
+      return encodeResultAwaited(w, e.body);
+    case EventKind.resultReceived:
+      return encodeResultReceived(w, e.body);
+    case EventKind.resultWaitCancelled:
+      return encodeResultWaitCancelled(w, e.body);
   }
 }
 
@@ -154,6 +190,12 @@ const decoders = {
   [EventKind.signalReceived]: decodeSignalReceived,
   [EventKind.signalAwaited]: decodeSignalAwaited,
   [EventKind.signalWaitCancelled]: decodeSignalWaitCancelled,
+  [EventKind.signalSent]: decodeSignalSent,
+  [EventKind.signalSettled]: decodeSignalSettled,
+  [EventKind.signalSendCancelled]: decodeSignalSendCancelled,
+  [EventKind.resultAwaited]: decodeResultAwaited,
+  [EventKind.resultReceived]: decodeResultReceived,
+  [EventKind.resultWaitCancelled]: decodeResultWaitCancelled,
 } as const;
 
 /** The event of a payload, or undefined where this version does not know the kind. */
@@ -170,6 +212,8 @@ export function isForGuest(kind: number): boolean {
     kind === EventKind.timerFired ||
     kind === EventKind.signalReceived ||
     kind === EventKind.activityFailed ||
+    kind === EventKind.signalSettled ||
+    kind === EventKind.resultReceived ||
     kind === EventKind.runStarted ||
     kind === EventKind.cancelRequested
   );

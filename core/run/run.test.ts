@@ -70,7 +70,8 @@ const started = (part: Partial<Extract<RunEvent, { kind: typeof Kind.runStarted 
   body: { generation: 1, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7, ...part },
 });
 const schedule = (op: number, opts?: ActivityOptions) => decideSchedule({ op, name: "charge", input: text("1"), options: opts });
-const signal = (name: string, id = ""): RunEvent => ({ kind: Kind.signalReceived, body: { name, payload: undefined, id } });
+const received = (name: string, id = "") => ({ name, payload: undefined, id, from: "", number: 0 });
+const signal = (name: string, id = ""): RunEvent => ({ kind: Kind.signalReceived, body: received(name, id) });
 const awaited = (op: number, name: string): RunEvent => ({ kind: Kind.signalAwaited, body: { op, name } });
 
 /** A run that these events, one a millisecond, have made. */
@@ -200,15 +201,15 @@ test("a new generation begins clean, but remembers signal ids", () => {
 });
 
 test("a signal is refused, known, or received, and taken by the oldest wait for its name", () => {
-  expect(reasonOf(decideSignal(runOf(), "go", undefined, ""))).toBe("RUN_NOT_FOUND");
-  expect(reasonOf(decideSignal(runOf(started(), { kind: Kind.runTerminated, body: { reason: "" } }), "go", undefined, ""))).toBe(
+  expect(reasonOf(decideSignal(runOf(), received("go", "")))).toBe("RUN_NOT_FOUND");
+  expect(reasonOf(decideSignal(runOf(started(), { kind: Kind.runTerminated, body: { reason: "" } }), received("go", "")))).toBe(
     "RUN_CLOSED",
   );
   const run = runOf(started(), awaited(1, "go"), awaited(2, "go"), awaited(3, "stop"), signal("go", "s1"));
   expect([...run.pending.keys()]).toEqual([2, 3]);
-  expect(decideSignal(run, "go", undefined, "s1")).toBe("duplicate");
-  expect(decideSignal(run, "go", undefined, "s2")).toEqual(signal("go", "s2"));
-  expect(decideSignal(run, "go", undefined, "")).toEqual(signal("go"));
+  expect(decideSignal(run, received("go", "s1"))).toBe("duplicate");
+  expect(decideSignal(run, received("go", "s2"))).toEqual(signal("go", "s2"));
+  expect(decideSignal(run, received("go", ""))).toEqual(signal("go"));
   fold(run, 5, [signal("go"), signal("go"), signal("other")]);
   expect([[...run.pending.keys()], [...run.unclaimed]]).toEqual([
     [3],

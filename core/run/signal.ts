@@ -1,17 +1,20 @@
 /** Signals: buffered in order, each taken by one wait. */
-import { limits, type Rejection } from "#core/base";
-import { EventKind, type Payload, type SignalAwaited, type SignalReceived } from "#proto";
+import { limits, type Partition, type Rejection } from "#core/base";
+import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
 import type { RunEvent } from "./event.ts";
+import { markTaken } from "./sender.ts";
 import { isClosed, openOperation, type Run } from "./state.ts";
 
-export function decideSignal(run: Run, name: string, payload: Payload | undefined, id: string): RunEvent | "duplicate" | Rejection {
+export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplicate" | Rejection {
+  const { id } = body;
   if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot signal ${run.run}: there is no such run` };
   if (id !== "" && run.signalIds.includes(id)) return "duplicate";
   if (isClosed(run)) return { reject: "RUN_CLOSED", message: `Cannot signal ${run.run}: it has ended` };
-  return { kind: EventKind.signalReceived, body: { name, payload, id } };
+  return { kind: EventKind.signalReceived, body };
 }
 
 export function applySignalReceived(run: Run, body: SignalReceived): void {
+  if (body.number > 0) markTaken(run, body.from as Partition, body.number);
   if (body.id !== "") {
     run.signalIds.push(body.id);
     if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();

@@ -5,15 +5,24 @@
  * are neither finished nor withdrawn; a closed run has none. Nothing here depends on which worker
  * holds the run or on time passing without an event.
  */
-import type { RunId } from "#core/base";
+import type { Partition, RunId } from "#core/base";
 import { noBytes } from "#core/base";
 import { type ActivityOptions, EventKind, type Failure, type Payload, RunStatus, type UsedKey } from "#proto";
+import type { Owed, Pair, ResultWaiter } from "./outbox.ts";
+import type { Sender } from "./sender.ts";
 
 /** An open operation. Times are milliseconds since 1970; 0 = none. */
 export interface Operation {
   readonly op: number;
-  readonly kind: typeof EventKind.activityScheduled | typeof EventKind.timerStarted | typeof EventKind.signalAwaited;
+  readonly kind:
+    | typeof EventKind.activityScheduled
+    | typeof EventKind.timerStarted
+    | typeof EventKind.signalAwaited
+    | typeof EventKind.signalSent
+    | typeof EventKind.resultAwaited;
   readonly name: string;
+  /** Address of the other run that it is about; empty = none. */
+  readonly to: string;
   readonly input: Payload | undefined;
   readonly options: ActivityOptions | undefined;
   readonly scheduledMs: number;
@@ -55,6 +64,21 @@ export interface Run {
   signalIds: string[];
   /** Signals that came before the workflow asked for them, by name. */
   unclaimed: Map<string, number>;
+  /** Messages that their receivers have not confirmed, by receiver. */
+  readonly outbox: Map<Partition, Pair>;
+  /** How many those are. */
+  unsettled: number;
+  /** Next number of receivers with nothing in the outbox, the latest settled last. */
+  readonly settledTo: Map<Partition, number>;
+  /** Number of the first message to any other receiver. */
+  numberFloor: number;
+  messagesSent: number;
+  /** Senders whose messages were taken, the latest last. */
+  readonly inbox: Map<Partition, Sender>;
+  /** Who is to be told how this generation ends. */
+  readonly awaiters: Map<string, ResultWaiter>;
+  /** How generations ended of which somebody is still to be told. */
+  readonly owed: Map<number, Owed>;
   /** The guest has seen all events below this sequence. */
   deliveredSeq: number;
   /** One above the sequence of the last event that is for the guest. */
@@ -83,6 +107,14 @@ export function emptyRun(run: RunId): Run {
     note: "",
     signalIds: [],
     unclaimed: new Map(),
+    outbox: new Map(),
+    unsettled: 0,
+    settledTo: new Map(),
+    numberFloor: 1,
+    messagesSent: 0,
+    inbox: new Map(),
+    awaiters: new Map(),
+    owed: new Map(),
     deliveredSeq: 0,
     deliverableEnd: 0,
   };
@@ -97,6 +129,7 @@ export function openOperation(
   run.nextOp = operation.op + 1;
   run.pending.set(operation.op, {
     name: "",
+    to: "",
     input: undefined,
     options: undefined,
     attempt: 0,
@@ -123,6 +156,7 @@ export const mayBeOffered = (o: Operation, nowMs: number) => o.kind === EventKin
  * When the run must be looked at again: 0 = as soon as a node has it, Infinity = only on a command.
  */
 export function attentionMs(run: Run): number {
+  if (run.outbox.size > 0) return 0;
   if (!isLive(run)) return Number.POSITIVE_INFINITY;
   if (run.status === RunStatus.running && !isSettled(run)) return 0;
   let due = run.deadlineAtMs || Number.POSITIVE_INFINITY;

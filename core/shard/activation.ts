@@ -1,6 +1,6 @@
 /** What a run did in an activation: its commands become events, its faults block it. */
 import { limits, type SessionId } from "#core/base";
-import { decideSchedule, decideTimer, failureOf, type RunEvent } from "#core/run";
+import { decideAwaitResult, decideSchedule, decideSendSignal, decideTimer, decideWaitCancelled, failureOf, type RunEvent } from "#core/run";
 import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type IdentityInit, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { begin, pump, replay, unseat } from "./delivery.ts";
@@ -90,8 +90,8 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
   if (problem !== undefined) return problem;
   for (const command of commands) {
     if (live.run.status !== RunStatus.running) return undefined;
-    if (live.run.pending.size >= limits.pendingOpsMax && command.kind <= CommandKind.awaitSignal) {
-      const message = `Run ${live.id} has ${live.run.pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
+    const message = excess(live, command);
+    if (message !== undefined) {
       const failure = failureOf("LimitError", message, { nonRetryable: true });
       closeRun(ctx, live, { kind: EventKind.runFailed, body: { failure } }, identity);
       return undefined;
@@ -101,11 +101,28 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
   return undefined;
 }
 
+/** Which bound the operation would pass. */
+function excess(live: LiveRun, { kind }: Command): string | undefined {
+  const { pending, unsettled } = live.run;
+  if (!isOperation(kind)) return undefined;
+  if (pending.size >= limits.pendingOpsMax)
+    return `Run ${live.id} has ${pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
+  if (kind !== CommandKind.sendSignal && kind !== CommandKind.awaitResult) return undefined;
+  return unsettled < limits.unsettledMessagesMax
+    ? undefined
+    : `Run ${live.id} has ${unsettled} messages that other runs have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
+}
+
+/** Operations are numbered; the other kinds withdraw one or end the run. */
+function isOperation(kind: number): boolean {
+  return kind <= CommandKind.awaitSignal || kind === CommandKind.sendSignal || kind === CommandKind.awaitResult;
+}
+
 function commandProblem(live: LiveRun, commands: readonly Command[]): string | undefined {
   let next = live.run.nextOp;
   for (const c of commands) {
-    if (c.kind === 0 || c.kind > CommandKind.cancelled) return `Command kind ${c.kind} is not known to this version`;
-    if (c.kind > CommandKind.awaitSignal) continue;
+    if (c.kind === 0 || c.kind > CommandKind.awaitResult) return `Command kind ${c.kind} is not known to this version`;
+    if (!isOperation(c.kind)) continue;
     if (c.op !== next) return `Operation ${c.op} was issued out of order, want ${next}`;
     next++;
   }
@@ -132,6 +149,12 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
     case CommandKind.awaitSignal:
       ctx.append(live, { kind: EventKind.signalAwaited, body: { op: c.op, name: c.name } }, identity);
       return;
+    case CommandKind.sendSignal:
+      ctx.append(live, decideSendSignal(live.run, { op: c.op, to: c.to, name: c.name, payload: c.payload }), identity);
+      return;
+    case CommandKind.awaitResult:
+      ctx.append(live, decideAwaitResult(live.run, c.op, c.to), identity);
+      return;
     case CommandKind.cancelOp:
       return withdraw(ctx, live, c.op, identity);
     default:
@@ -146,8 +169,10 @@ function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: Identi
     [EventKind.activityScheduled]: EventKind.activityCancelled,
     [EventKind.timerStarted]: EventKind.timerCancelled,
     [EventKind.signalAwaited]: EventKind.signalWaitCancelled,
+    [EventKind.signalSent]: EventKind.signalSendCancelled,
   } as const;
-  ctx.append(live, { kind: kinds[o.kind], body: { op } } as RunEvent, identity);
+  const event = o.kind === EventKind.resultAwaited ? decideWaitCancelled(live.run, o) : ({ kind: kinds[o.kind], body: { op } } as RunEvent);
+  ctx.append(live, event, identity);
   const task = live.tasks.get(op);
   if (task !== undefined) freeTask(ctx, live, task, "The workflow withdrew it");
 }

@@ -12,8 +12,10 @@ import { remind } from "./reminders.ts";
 type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
 export function onCommand(ctx: ShardContext, request: RequestId, identity: Identity, command: Command): void {
+  const partition = runPartition(command.run);
+  if (ctx.isFrozen || !ctx.owns(partition)) return reject(ctx, request, ctx.elsewhere(partition));
   if (command.kind === "start") return onStart(ctx, request, identity, command);
-  const live = ctx.find(runPartition(command.run));
+  const live = ctx.find(partition);
   if (live === undefined) {
     return reject(ctx, request, { reject: "RUN_NOT_FOUND", message: `Cannot ${verbs[command.kind]} ${command.run}: there is no such run` });
   }
@@ -29,7 +31,7 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
     case "await-result":
       return awaitResult(ctx, request, live);
     case "query":
-      return askQuery(ctx, live, { request, name: command.name, input: command.input, id: 0, tries: 0 });
+      return askQuery(ctx, live, { request, name: command.name, input: command.input, asked: 0, tries: 0 });
   }
 }
 
@@ -94,7 +96,8 @@ function onSignal(ctx: ShardContext, request: RequestId, identity: Identity, liv
     const message = `Cannot signal ${live.id}: ${live.undelivered.length} events wait to be taken by it`;
     return reject(ctx, request, { reject: "BUFFER_FULL", message, retryAfterMs: 200 });
   }
-  const decision = decideSignal(live.run, command.name, command.payload, command.id);
+  const { name, payload, id } = command;
+  const decision = decideSignal(live.run, { name, payload, id, from: "", number: 0 });
   if (decision !== "duplicate" && "reject" in decision) return reject(ctx, request, decision, live);
   if (decision !== "duplicate") ctx.append(live, decision, identity);
   respond(ctx, request, live, { kind: "signalled", seq: asSeq(live.chain.size - 1) });

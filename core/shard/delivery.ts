@@ -71,14 +71,15 @@ export function begin(ctx: ShardContext, live: LiveRun): void {
 function seat(ctx: ShardContext, live: LiveRun, session: NonNullable<LiveRun["session"]>): void {
   ctx.unassigned.delete(live);
   live.session = session;
-  live.handle = session.nextHandle++;
+  live.handle = session.capacity.nextHandle();
   session.runs.set(live.handle, live);
+  session.capacity.countRun(ctx.options.shard, 1);
 }
 
 /** The run has no worker any more: whatever was under way there counts for nothing. */
 export function unseat(ctx: ShardContext, live: LiveRun): void {
   ctx.unassigned.delete(live);
-  live.session?.runs.delete(live.handle);
+  if (live.session?.runs.delete(live.handle)) live.session.capacity.countRun(ctx.options.shard, -1);
   live.session = undefined;
   live.inFlight = false;
   live.building = false;
@@ -104,6 +105,7 @@ export function replay(ctx: ShardContext, live: LiveRun, readOnly: boolean): voi
     firstSeq: asSeq(live.run.firstSeq),
     endSeq: asSeq(live.chain.size),
     lastIndex: asIndex(live.chain.lastIndex),
+    lastShard: ctx.shardOfLast(live),
     readOnly,
     after: ctx.committed(live),
   });

@@ -38,6 +38,8 @@ function pendingOf(ctx: ShardContext, live: LiveRun, o: Operation): PendingSumma
 function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.timerStarted) return "its time";
   if (o.kind === EventKind.signalAwaited) return `signal ${o.name}`;
+  if (o.kind === EventKind.signalSent) return `${o.to} to receive its signal`;
+  if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
   const task = live.tasks.get(o.op);
   if (task === undefined) return o.dueMs > ctx.nowMs ? "its next attempt" : "a worker";
   if (task.session !== undefined) return `worker ${task.workerId}`;

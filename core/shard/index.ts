@@ -1,6 +1,8 @@
 /** A shard: decide, append, apply, and say what is to be done. */
+export { changeOf, type Leadership } from "./changes.ts";
 export type { Checkpoint, CheckpointRow } from "./checkpoint.ts";
-export type { ShardOptions } from "./context.ts";
+export type { AppliedChange, HeaderAsOf, ShardOptions } from "./context.ts";
+export { bornHeader, decodeHeader, encodeHeader, type SavedShard, type ShardBirth } from "./header.ts";
 export type { Command, Input } from "./input.ts";
 export type { LiveRun } from "./live-run.ts";
-export { type ShardFigures, ShardMachine } from "./shard.ts";
+export { digestOf, type ShardFigures, ShardMachine } from "./shard.ts";

@@ -1,7 +1,8 @@
 /** Everything that can happen to a shard. Each input carries the physical clock's milliseconds. */
-import type { RequestId, RunId, SessionId } from "#core/base";
+import type { Partition, Rejection, RequestId, RunId, SessionId } from "#core/base";
+import type { SessionCapacity } from "#core/dispatch";
 import type { StartRequest } from "#core/run";
-import type { Activated, Heartbeat, Hello, Identity, Payload, QueryAnswer, TaskDone } from "#proto";
+import type { Activated, Envelope, EnvelopeReply, Heartbeat, Hello, Identity, Payload, QueryAnswer, TaskDone } from "#proto";
 
 /** What a client may ask, validated and with oversized payloads already in the blob store. */
 export type Command =
@@ -17,7 +18,9 @@ export type Input = { readonly nowMs: number } & (
   | { readonly kind: "command"; readonly request: RequestId; readonly identity: Identity; readonly command: Command }
   /** The client went away or stopped waiting: its reply is not wanted any more. */
   | { readonly kind: "request-gone"; readonly request: RequestId }
-  | { readonly kind: "worker-joined"; readonly session: SessionId; readonly hello: Hello }
+  | { readonly kind: "worker-joined"; readonly session: SessionId; readonly hello: Hello; readonly capacity: SessionCapacity }
+  /** A slot of the session is free and it is this shard's turn: `SessionCapacity.owed()` named it. */
+  | { readonly kind: "capacity-freed"; readonly session: SessionId }
   | { readonly kind: "worker-gone"; readonly session: SessionId }
   | { readonly kind: "draining"; readonly session: SessionId }
   | { readonly kind: "activated"; readonly session: SessionId; readonly message: Activated }
@@ -27,5 +30,14 @@ export type Input = { readonly nowMs: number } & (
   | { readonly kind: "evicted"; readonly session: SessionId; readonly handle: number }
   /** The shell could not read the history that a `replay` effect asked for, or not reach the session. */
   | { readonly kind: "replay-failed"; readonly session: SessionId; readonly handle: number; readonly activation: number }
+  /** Messages of a partition elsewhere, or here, to one of this shard. Answered with a reply of kind `enveloped`. */
+  | { readonly kind: "envelope"; readonly request: RequestId; readonly envelope: Envelope }
+  /** What came of a `send` effect of partition `from` to partition `to`. */
+  | {
+      readonly kind: "envelope-answered";
+      readonly from: Partition;
+      readonly to: Partition;
+      readonly answer: EnvelopeReply | { readonly rejection: Rejection };
+    }
   | { readonly kind: "tick" }
 );

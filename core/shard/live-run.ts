@@ -3,12 +3,14 @@
  *
  * Everything but `run`, `chain` and `appliedIndex` is lost with the process and made anew.
  */
-import type { Partition, RequestId, RunId } from "#core/base";
+import type { Key, Partition, RequestId, RunId } from "#core/base";
 import { namespaceOf, runOf } from "#core/base";
 import type { Session } from "#core/dispatch";
 import type { PartitionChain } from "#core/merkle";
 import type { Run } from "#core/run";
 import type { Payload } from "#proto";
+import type { Confirmation } from "./inbox.ts";
+import type { Flight } from "./outbox.ts";
 
 /** One offered or executing delivery of an activity. */
 export interface LiveTask {
@@ -37,13 +39,14 @@ export interface WaitingQuery {
   readonly request: RequestId;
   readonly name: string;
   readonly input: Payload | undefined;
-  /** Number on the stream; 0 = not sent. */
-  id: number;
+  /** Key among the queries that workers were asked; 0 = not sent. */
+  asked: number;
   tries: number;
 }
 
 export class LiveRun {
   readonly partition: Partition;
+  readonly key: Key;
   readonly id: RunId;
   readonly namespace: string;
   readonly run: Run;
@@ -71,12 +74,19 @@ export class LiveRun {
   readonly tasks = new Map<number, LiveTask>();
   /** Operations whose next attempt was decided in this life: nobody can have its first delivery yet. */
   readonly retries = new Set<number>();
+  /** Envelopes under way, by receiver. */
+  readonly flights = new Map<Partition, Flight>();
+  /** Messages of the run that flights were made for; later ones may have none. */
+  postedCount = 0;
+  /** What senders said of their acks. */
+  readonly confirmations = new Map<Partition, Confirmation>();
   waiters: Waiter[] = [];
   queries: WaitingQuery[] = [];
   touchedMs = 0;
 
-  constructor(partition: Partition, run: Run, chain: PartitionChain, appliedIndex: number) {
+  constructor(partition: Partition, key: Key, run: Run, chain: PartitionChain, appliedIndex: number) {
     this.partition = partition;
+    this.key = key;
     this.id = runOf(partition);
     this.namespace = namespaceOf(this.id);
     this.run = run;

@@ -27,18 +27,23 @@ export function pumpQueries(ctx: ShardContext, live: LiveRun): void {
   const { session } = live;
   if (session === undefined || live.building || live.undelivered.length > 0) return;
   for (const query of live.queries) {
-    if (query.id !== 0) continue;
-    query.id = ctx.nextQuery++;
-    ctx.queries.set(query.id, { live, query, session: session.id, after: ctx.committed(live) });
-    const { id, name, input } = query;
-    ctx.emit({ kind: "query", session: session.id, query: id, handle: live.handle, name, input, after: { until: "now" } });
+    if (query.asked !== 0) continue;
+    const number = session.capacity.nextQuery();
+    query.asked = queryKey(session.id, number);
+    ctx.queries.set(query.asked, { live, query, session: session.id, after: ctx.committed(live) });
+    const { name, input } = query;
+    ctx.emit({ kind: "query", session: session.id, query: number, handle: live.handle, name, input, after: { until: "now" } });
   }
 }
 
-export function onQueryAnswered(ctx: ShardContext, message: QueryAnswer): void {
-  const asked = ctx.queries.get(message.query);
+/** Numbers of queries are a stream's own. */
+const queryKey = (session: SessionId, number: number) => session * 2 ** 32 + number;
+
+export function onQueryAnswered(ctx: ShardContext, sessionId: SessionId, message: QueryAnswer): void {
+  const key = queryKey(sessionId, message.query);
+  const asked = ctx.queries.get(key);
   if (asked === undefined) return;
-  ctx.queries.delete(message.query);
+  ctx.queries.delete(key);
   const { live, query, after } = asked;
   if (message.notCached) return askAgain(ctx, live, query);
   live.queries = live.queries.filter((q) => q !== query);
@@ -53,7 +58,7 @@ export function onQueryAnswered(ctx: ShardContext, message: QueryAnswer): void {
 }
 
 function askAgain(ctx: ShardContext, live: LiveRun, query: WaitingQuery): void {
-  query.id = 0;
+  query.asked = 0;
   if (++query.tries >= triesMax) {
     live.queries = live.queries.filter((q) => q !== query);
     return refuse(ctx, live, query, "STORE_UNAVAILABLE", `Cannot query ${live.id}: its worker lost it ${triesMax} times`);
@@ -68,7 +73,7 @@ export function requeueQueries(ctx: ShardContext, session: SessionId): void {
   for (const [id, asked] of ctx.queries) {
     if (asked.session !== session) continue;
     ctx.queries.delete(id);
-    asked.query.id = 0;
+    asked.query.asked = 0;
     lost.add(asked.live);
   }
   for (const live of lost) pumpQueries(ctx, live);
@@ -77,7 +82,7 @@ export function requeueQueries(ctx: ShardContext, session: SessionId): void {
 /** None of the run's queries can be answered. */
 export function refuseQueries(ctx: ShardContext, live: LiveRun, reject: Refused, message: string): void {
   for (const query of live.queries) {
-    ctx.queries.delete(query.id);
+    ctx.queries.delete(query.asked);
     refuse(ctx, live, query, reject, message);
   }
   live.queries = [];

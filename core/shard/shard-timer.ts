@@ -4,9 +4,11 @@ import type { Partition } from "#core/base";
 export interface ShardTimer {
   readonly atMs: number;
   readonly partition: Partition;
-  readonly what: "timer" | "retry" | "start-to-close" | "schedule-to-close" | "heartbeat" | "deadline" | "orphan" | "replay";
+  readonly what: "resend" | "timer" | "retry" | "start-to-close" | "schedule-to-close" | "heartbeat" | "deadline" | "orphan" | "replay";
   readonly op: number;
   readonly attempt: number;
   readonly delivery: number;
   readonly generation: number;
+  /** The receiver, of a `resend`. */
+  readonly peer?: Partition;
 }

@@ -1,21 +1,30 @@
 /**
- * A shard as a state machine: `step(input)` decides, appends and applies, and returns what the
- * shell is to do. It looks at nothing but its inputs and the ports it was given, so equal inputs
- * give equal bytes and effects on every machine.
+ * A shard as a state machine, one on each replica.
+ *
+ * A follower is given what is committed: `recover` and `skip`, in index order. A leader begins with
+ * `lead`, and from then on `step(input)` decides, appends and applies, and returns what the shell
+ * is to do. A leader that loses the lead is thrown away: a new machine starts from the checkpoint.
+ * It looks at nothing but its inputs and the ports it was given, so equal inputs give equal bytes
+ * and effects on every machine, and equal logs equal states.
  */
-import type { Effect, Partition } from "#core/base";
-import { unreachable } from "#core/base";
-import type { DescribeReply } from "#proto";
+import type { Effect, Hasher, Key, Partition, Rejection, SavedState, ShardId } from "#core/base";
+import { assert, unreachable } from "#core/base";
+import type { DescribeReply, ShardAbsorbed, ShardHeader, ShardSplit } from "#proto";
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
-import { type Checkpoint, capture, encodeState, evictIdle, finishRecovery, putBack, recover, saved } from "./checkpoint.ts";
+import { absorb, freeze, type Leadership, lead, renew, split, thaw } from "./changes.ts";
+import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
 import { onCommand, onRequestGone } from "./commands.ts";
-import { ShardContext, type ShardOptions } from "./context.ts";
+import { type AppliedChange, ShardContext, type ShardOptions } from "./context.ts";
 import { pump } from "./delivery.ts";
 import { describe } from "./describe.ts";
+import { decodeHeader, encodeHeader } from "./header.ts";
+import { onEnvelope } from "./inbox.ts";
 import type { Input } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
+import { onEnvelopeAnswered, postNew } from "./outbox.ts";
+import { leaveWorker } from "./outcome.ts";
 import { onQueryAnswered } from "./queries.ts";
-import { onHeartbeat, onTaskDone } from "./tasks.ts";
+import { onCapacityFreed, onHeartbeat, onTaskDone } from "./tasks.ts";
 import { arm, onTick } from "./timers.ts";
 import { onGone, onJoined } from "./workers.ts";
 
@@ -26,6 +35,7 @@ export interface ShardFigures {
   readonly sessions: number;
   readonly unassignedRuns: number;
   readonly lastIndex: number;
+  /** Runs whose state is to be saved, those that left among them. */
   readonly dirtyRuns: number;
   readonly timers: number;
 }
@@ -37,29 +47,124 @@ export class ShardMachine {
     this.ctx = new ShardContext(options);
   }
 
+  /** Leaders only. */
   step(input: Input): Effect[] {
     const { ctx } = this;
+    assert(ctx.isLeading, "a shard is stepped only while it leads");
     ctx.begin(input.nowMs);
-    dispatch(ctx, input);
-    for (const live of ctx.takeTouched()) pump(ctx, live);
+    if (!ctx.isFrozen || !stall(ctx, input)) dispatch(ctx, input);
+    for (const live of ctx.takeTouched()) {
+      pump(ctx, live);
+      postNew(ctx, live);
+    }
     ctx.seal();
     arm(ctx);
     return ctx.effects;
   }
 
-  /** Folds in one record of the log, in index order; before the first step. */
+  /** Folds in one committed record of the log, in index order. */
   recover(index: number, body: Uint8Array): void {
     recover(this.ctx, index, body);
   }
 
   /**
-   * Ends the recovery: timers are armed and what was under way goes on.
-   *
-   * `nowMs` may not be below the highest time that was ever appended (`clockMs`, saved with each checkpoint).
+   * Steps over an entry that holds no record: a configuration, a new leader's first. A leader too,
+   * when the shell puts one behind its last record.
    */
-  finishRecovery(nowMs: number, appliedIndex: number): Effect[] {
-    if (appliedIndex > this.ctx.lastIndex) this.ctx.lastIndex = appliedIndex as typeof this.ctx.lastIndex;
-    return finishRecovery(this.ctx, nowMs);
+  skip(index: number): void {
+    skip(this.ctx, index);
+  }
+
+  /**
+   * Leads from here on: all of the log is applied, this is recorded, timers are armed and what was
+   * under way goes on.
+   */
+  lead(leadership: Leadership): Effect[] {
+    return lead(this.ctx, leadership);
+  }
+
+  /** No more the leader: workers forget its runs. The machine takes no more inputs, and is to be thrown away. */
+  stepDown(): Effect[] {
+    const { ctx } = this;
+    ctx.begin(ctx.nowMs);
+    for (const session of ctx.pool.sessions.values()) {
+      for (const live of [...session.runs.values()]) leaveWorker(ctx, live);
+      session.capacity.forget(ctx.options.shard);
+    }
+    ctx.term = 0 as typeof ctx.term;
+    return ctx.effects;
+  }
+
+  /** Gives the keys from `at` on to the shard `child`, at once. */
+  split(by: Readonly<ShardSplit>, nowMs: number): Effect[] | Rejection {
+    return split(this.ctx, by, nowMs);
+  }
+
+  /** Decides nothing more until it is thawed or absorbed; reads go on. */
+  freeze(by: { readonly into: ShardId }, nowMs: number): Effect[] | Rejection {
+    return freeze(this.ctx, by, nowMs);
+  }
+
+  /** Goes on deciding, with what workers said meanwhile. */
+  thaw(nowMs: number): Effect[] | Rejection {
+    const { ctx } = this;
+    const refused = thaw(ctx, nowMs);
+    if (refused !== undefined) return refused;
+    const effects = ctx.effects;
+    for (const input of this.takeStalled()) effects.push(...this.step({ ...input, nowMs }));
+    for (const session of [...ctx.pool.sessions.keys()]) effects.push(...this.step({ kind: "capacity-freed", session, nowMs }));
+    effects.push(...this.step({ kind: "tick", nowMs }));
+    return effects;
+  }
+
+  /** Leads on under a newer lease of the same term. */
+  renew(epoch: number, nowMs: number): Effect[] | Rejection {
+    return renew(this.ctx, epoch, nowMs);
+  }
+
+  /** Makes the right neighbour part of the shard: its states must be saved on this node. */
+  absorb(absorbed: Readonly<ShardAbsorbed>, nowMs: number): Effect[] | Rejection {
+    return absorb(this.ctx, absorbed, nowMs);
+  }
+
+  /** What the left neighbour is to `absorb` of this frozen shard. */
+  absorption(): ShardAbsorbed {
+    const { header, options, clock } = this.ctx;
+    assert(this.ctx.isFrozen, `Cannot absorb shard ${options.shard}: it is not frozen`);
+    return { shard: options.shard, through: header.frozenIndex, last: header.last, ancestor: [...header.ancestor], clockMs: clock.timeMs };
+  }
+
+  /** What workers said since the shard was frozen, oldest first: where it is absorbed, results go to its neighbour. */
+  takeStalled(): Input[] {
+    const { stalled } = this.ctx;
+    this.ctx.stalled = [];
+    return stalled;
+  }
+
+  /**
+   * Changes of the shard that were applied since the last call, in order; on a leader they may not
+   * be committed yet. Those of a checkpoint's header are not among them, so what a split gives birth
+   * to must be durable on this node before a checkpoint that was taken after it is saved.
+   */
+  takeChanges(): AppliedChange[] {
+    const { changes } = this.ctx;
+    this.ctx.changes = [];
+    return changes;
+  }
+
+  /** No state of a run that another shard owns now is still to be saved here: that shard may begin. */
+  departed(): boolean {
+    return this.ctx.headerBefore === undefined;
+  }
+
+  /** A copy. */
+  header(): ShardHeader {
+    return decodeHeader(encodeHeader(this.ctx.header));
+  }
+
+  /** Log index of the newest split or absorption; 0 = none was. */
+  get changedIndex(): number {
+    return this.ctx.header.changedIndex;
   }
 
   /** Takes up to `limit` changed states for a checkpoint. */
@@ -84,16 +189,21 @@ export class ShardMachine {
     return this.ctx.effects;
   }
 
+  /** Why the partition is not this shard's, or undefined. */
+  elsewhere(partition: Partition): Rejection | undefined {
+    return this.ctx.owns(partition) ? undefined : this.ctx.elsewhere(partition);
+  }
+
   describe(partition: Partition): DescribeReply | undefined {
     const live = this.ctx.find(partition);
     return live === undefined ? undefined : describe(this.ctx, live, this.ctx.options.hasher);
   }
 
   /** Where the run's history lies: [firstSeq of its partition, size) and the last record's index. */
-  historyEnd(partition: Partition): { size: number; lastIndex: number; closed: boolean } | undefined {
+  historyEnd(partition: Partition): { size: number; lastIndex: number; lastShard: ShardId; closed: boolean } | undefined {
     const live = this.ctx.find(partition);
     if (live === undefined) return undefined;
-    return { size: live.chain.size, lastIndex: live.chain.lastIndex, closed: live.run.closedMs > 0 };
+    return { size: live.chain.size, lastIndex: live.chain.lastIndex, lastShard: this.ctx.shardOfLast(live), closed: live.run.closedMs > 0 };
   }
 
   /** Highest time in the log: the shell's clock starts above it. */
@@ -106,27 +216,67 @@ export class ShardMachine {
   }
 
   figures(): ShardFigures {
-    const { runs, ready, pool, unassigned, lastIndex, dirty, timers } = this.ctx;
+    const { runs, ready, pool, unassigned, lastIndex, dirty, departing, timers } = this.ctx;
     return {
       residentRuns: runs.size,
       readyTasks: ready.size,
       sessions: pool.sessions.size,
       unassignedRuns: unassigned.size,
       lastIndex,
-      dirtyRuns: dirty.size,
+      dirtyRuns: dirty.size + departing.size,
       timers: timers.size,
     };
   }
 
   /** Encoded states of the runs in memory, by partition: what two machines compare. */
   *states(): IterableIterator<[Partition, Uint8Array]> {
-    for (const live of this.ctx.runs.values()) if (live.chain.size > 0) yield [live.partition, encodeState(live)];
+    for (const live of this.ctx.runs.values())
+      if (live.chain.size > 0 || live.run.inbox.size > 0) yield [live.partition, encodeState(live)];
+  }
+
+  /** A saved state as `states` would have it: whoever saved it, and when, does not show. */
+  canonicalState(partition: Partition, key: Key, saved: SavedState): Uint8Array {
+    return encodeState(this.ctx.decodeState(partition, key, saved));
   }
 
   /** For checkers: the runs in memory. Read only. */
   *liveRuns(): IterableIterator<LiveRun> {
     yield* this.ctx.runs.values();
   }
+}
+
+/** What a frozen shard puts off: by the rest nothing can be appended. */
+function stall(ctx: ShardContext, input: Input): boolean {
+  switch (input.kind) {
+    case "tick":
+      // It is armed again by the thaw.
+      ctx.armedMs = Number.POSITIVE_INFINITY;
+      return true;
+    case "capacity-freed":
+      ctx.pool.sessions.get(input.session)?.capacity.rest(ctx.options.shard);
+      return true;
+    case "command":
+    case "request-gone":
+    case "heartbeat":
+    case "query-answered":
+    case "envelope":
+    case "envelope-answered":
+      return false;
+    default:
+      ctx.stalled.push(input);
+      return true;
+  }
+}
+
+/** Independent of the order: two replicas that hold the same states have the same. */
+export function digestOf(states: Iterable<readonly [Partition, Uint8Array]>, hasher: Hasher): Uint8Array {
+  const sum = new Uint8Array(32);
+  const one = new Uint8Array(32);
+  for (const [, state] of states) {
+    hasher.sha256(state, one);
+    for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) ^ (one[i] as number);
+  }
+  return sum;
 }
 
 function dispatch(ctx: ShardContext, input: Input): void {
@@ -136,7 +286,9 @@ function dispatch(ctx: ShardContext, input: Input): void {
     case "request-gone":
       return onRequestGone(ctx, input.request);
     case "worker-joined":
-      return onJoined(ctx, input.session, input.hello);
+      return onJoined(ctx, input.session, input.hello, input.capacity);
+    case "capacity-freed":
+      return onCapacityFreed(ctx, input.session);
     case "worker-gone":
       return onGone(ctx, input.session);
     case "draining": {
@@ -151,11 +303,15 @@ function dispatch(ctx: ShardContext, input: Input): void {
     case "heartbeat":
       return onHeartbeat(ctx, input.session, input.message);
     case "query-answered":
-      return onQueryAnswered(ctx, input.message);
+      return onQueryAnswered(ctx, input.session, input.message);
     case "evicted":
       return onEvicted(ctx, input.session, input.handle);
     case "replay-failed":
       return onReplayFailed(ctx, input.session, input.handle, input.activation);
+    case "envelope":
+      return onEnvelope(ctx, input.request, input.envelope);
+    case "envelope-answered":
+      return onEnvelopeAnswered(ctx, input);
     case "tick":
       return onTick(ctx);
     default:

@@ -1,5 +1,5 @@
 /** Activities on their way to workers and back: offered, leased, fenced, tried again. */
-import { limits, type SessionId } from "#core/base";
+import { limits, type SessionId, type ShardId, type Token } from "#core/base";
 import type { Session } from "#core/dispatch";
 import { claimed, decideCompleted, decideFailed, failureOf, type Operation } from "#core/run";
 import { EventKind, type Failure, type Heartbeat, type IdentityInit, type TaskDone, type TaskToken } from "#proto";
@@ -27,16 +27,20 @@ export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const task = newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
   const session = ctx.pool.forActivity(live.namespace, o.name);
   if (session !== undefined) lease(ctx, live, o, task, session);
-  else ctx.ready.push(live.namespace, o.name, { holder: live, op: o.op, attempt: o.attempt, delivery: o.delivery });
+  else {
+    ctx.ready.push(live.namespace, o.name, { holder: live, op: o.op, attempt: o.attempt, delivery: o.delivery });
+    ctx.pool.awaitSlot(live.namespace, o.name);
+  }
 }
 
 function lease(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, session: Session<LiveRun>): void {
-  hold(ctx, live, o, task, session);
+  const token = tokenOf(ctx, live, o);
+  hold(ctx, live, o, task, session, token);
   ctx.emit({
     kind: "task",
     session: session.id,
-    number: session.nextTask++,
-    token: { run: live.id, generation: live.run.generation, op: o.op, attempt: o.attempt, delivery: o.delivery },
+    number: session.capacity.nextTask(),
+    token,
     name: o.name,
     input: o.input,
     options: o.options,
@@ -46,12 +50,16 @@ function lease(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, s
   });
 }
 
-function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, session: Session<LiveRun>): void {
+function tokenOf(ctx: ShardContext, live: LiveRun, { op, attempt, delivery }: Pick<Token, "op" | "attempt" | "delivery">): Token {
+  return { run: live.id, generation: live.run.generation, op, attempt, delivery, epoch: ctx.header.epoch };
+}
+
+function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, session: Session<LiveRun>, token: Token): void {
   task.session = session;
   task.workerId = session.workerId;
   task.orphanUntilMs = 0;
   task.heartbeatMs = ctx.nowMs;
-  session.tasks.add(task.key);
+  session.capacity.hold(task.key, ctx.options.shard, token);
   const { startToCloseMs = 0, heartbeatMs = 0 } = o.options ?? {};
   if (startToCloseMs > 0) remind(ctx, live, "start-to-close", ctx.nowMs + startToCloseMs, o);
   if (heartbeatMs > 0) remind(ctx, live, "heartbeat", ctx.nowMs + heartbeatMs, o);
@@ -73,24 +81,38 @@ export function freeTask(ctx: ShardContext, live: LiveRun, task: LiveTask, reaso
   live.tasks.delete(task.op);
   const { session } = task;
   if (session === undefined) return;
-  session.tasks.delete(task.key);
+  session.capacity.release(task.key);
   if (reason !== undefined) {
-    const token = { run: live.id, generation: live.run.generation, op: task.op, attempt: task.attempt, delivery: task.delivery };
+    const token = tokenOf(ctx, live, task);
     ctx.emit({ kind: "cancel-task", session: session.id, token, reason, after: ctx.committed(live) });
   }
   feed(ctx, session);
 }
 
-/** Gives waiting tasks to a session with free slots. */
+/**
+ * Gives waiting tasks to a session with free slots. Where other shards wait for a slot too, each
+ * takes one in turn.
+ */
 export function feed(ctx: ShardContext, session: Session<LiveRun>): void {
-  if (ctx.ready.size === 0 || session.draining) return;
+  const { capacity } = session;
+  const { shard } = ctx.options;
+  if (ctx.ready.size === 0 || session.draining) return capacity.rest(shard);
   for (const name of session.activities) {
-    while (session.tasks.size < session.activitySlots) {
+    for (;;) {
+      if (!capacity.hasSlot(shard)) return capacity.wait(shard);
       const ready = takeReady(ctx, session, name);
       if (ready === undefined) break;
       lease(ctx, ready.live, ready.o, ready.task, session);
+      capacity.endTurn(shard);
     }
   }
+  capacity.rest(shard);
+}
+
+/** A slot of the session is free, and it is this shard's turn. */
+export function onCapacityFreed(ctx: ShardContext, sessionId: SessionId): void {
+  const session = ctx.pool.sessions.get(sessionId);
+  if (session !== undefined) feed(ctx, session);
 }
 
 /** The oldest waiting task of an activity that still is what it was when it was queued. */
@@ -134,20 +156,30 @@ export function orphanOperation(ctx: ShardContext, live: LiveRun, o: Operation):
   orphan(ctx, live, task);
 }
 
-/** A reconnected worker says that it still executes this: it keeps the lease, if no newer one exists. */
-export function keepHeld(ctx: ShardContext, session: Session<LiveRun>, token: TaskToken): void {
+/** A worker says that it still executes this: it keeps the lease, if no newer one exists. Returns whether it does. */
+export function keepHeld(ctx: ShardContext, session: Session<LiveRun>, token: TaskToken): boolean {
   const found = findClaim(ctx, token);
-  if (found === undefined) return;
+  if (found === undefined) return false;
   const { live, o } = found;
   const task = live.tasks.get(o.op);
-  if (task === undefined || task.orphanUntilMs === 0 || task.session !== undefined) return;
-  hold(ctx, live, o, task, session);
+  if (task === undefined || task.orphanUntilMs === 0 || task.session !== undefined) return false;
+  hold(ctx, live, o, task, session, { ...token, run: live.id });
+  return true;
+}
+
+/** Tasks that the session executes for runs that `from` gave out and this shard owns: they go on. */
+export function adoptHeld(ctx: ShardContext, session: Session<LiveRun>, from: ShardId): void {
+  for (const [key, held] of [...session.capacity.tasks]) {
+    if (held.shard === from && !keepHeld(ctx, session, held.token)) session.capacity.release(key);
+  }
 }
 
 function findClaim(ctx: ShardContext, token: TaskToken): { live: LiveRun; o: Operation } | undefined {
   const partition = partitionOfToken(token);
   const live = partition === undefined ? undefined : ctx.find(partition);
   if (live === undefined) return undefined;
+  // What a later leader offered is not this one's to take.
+  if (token.epoch > ctx.header.epoch) return undefined;
   const o = claimed(live.run, token);
   return "reject" in o ? undefined : { live, o };
 }
@@ -157,7 +189,7 @@ export function onTaskDone(ctx: ShardContext, sessionId: SessionId, message: Tas
   const { token } = message;
   if (token === undefined) return;
   const session = ctx.pool.sessions.get(sessionId);
-  session?.tasks.delete(taskKey(token.run, token));
+  session?.capacity.release(taskKey(token.run, token));
   const found = findClaim(ctx, token);
   if (found !== undefined) commitResult(ctx, found.live, found.o, message, session);
   if (session !== undefined) feed(ctx, session);
@@ -169,7 +201,7 @@ function commitResult(ctx: ShardContext, live: LiveRun, o: Operation, message: T
   const identity: IdentityInit = { issuer: "worker", subject: worker };
   if (task !== undefined) {
     live.tasks.delete(o.op);
-    task.session?.tasks.delete(task.key);
+    task.session?.capacity.release(task.key);
   }
   if (message.failure === undefined) {
     ctx.append(live, decideCompleted(o, message.result, worker), identity);
@@ -207,8 +239,12 @@ function loseAttempt(ctx: ShardContext, live: LiveRun, o: Operation): void {
 }
 
 export function onHeartbeat(ctx: ShardContext, sessionId: SessionId, message: Heartbeat): void {
-  const found = message.token === undefined ? undefined : findClaim(ctx, message.token);
+  const { token } = message;
+  const found = token === undefined ? undefined : findClaim(ctx, token);
   const task = found?.live.tasks.get(found.o.op);
+  const session = ctx.pool.sessions.get(sessionId);
+  // After a change of leaders this is how the new one learns who executes it.
+  if (token !== undefined && session !== undefined && task?.session === undefined) keepHeld(ctx, session, token);
   if (task?.session?.id !== sessionId) return;
   task.heartbeatMs = ctx.nowMs;
   if (message.details !== undefined) task.progress = { data: message.details.data.slice(), ref: message.details.ref };

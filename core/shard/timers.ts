@@ -11,6 +11,7 @@ import { EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
+import { onResendDue } from "./outbox.ts";
 import { closeRun } from "./outcome.ts";
 import { remind, remindAll } from "./reminders.ts";
 import type { ShardTimer } from "./shard-timer.ts";
@@ -24,7 +25,7 @@ export function extendHorizon(ctx: ShardContext): void {
   const from = ctx.horizonMs;
   ctx.horizonMs = ctx.nowMs + limits.timerHorizonMs;
   for (const live of ctx.runs.values()) remindAll(ctx, live, from);
-  for (const partition of ctx.options.states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER)) {
+  for (const partition of ctx.options.states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER, ctx.header)) {
     if (ctx.runs.has(partition)) continue;
     const live = ctx.find(partition);
     if (live !== undefined) remindAll(ctx, live);
@@ -38,6 +39,10 @@ export function onTick(ctx: ShardContext): void {
     const next = ctx.timers.peek();
     if (next === undefined || next.atMs > ctx.nowMs) return;
     ctx.timers.pop();
+    if (next.peer !== undefined) {
+      onResendDue(ctx, next.partition, next.peer);
+      continue;
+    }
     const live = ctx.find(next.partition);
     if (live === undefined || live.run.generation !== next.generation) continue;
     // An ended run is still built for who reads it.
@@ -47,6 +52,7 @@ export function onTick(ctx: ShardContext): void {
 
 /** Asks the shell for a tick when the earliest reminder is due. */
 export function arm(ctx: ShardContext): void {
+  if (ctx.isFrozen) return;
   const next = Math.min(ctx.timers.peek()?.atMs ?? Number.POSITIVE_INFINITY, ctx.horizonMs - limits.timerHorizonMs / 2);
   if (next >= ctx.armedMs) return;
   ctx.armedMs = next;

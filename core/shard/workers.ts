@@ -1,14 +1,16 @@
 /** Workers come and go; what they held goes on elsewhere. */
 import type { SessionId } from "#core/base";
+import type { SessionCapacity } from "#core/dispatch";
 import type { Hello } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { pump, unseat } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { pumpQueries, requeueQueries } from "./queries.ts";
-import { feed, keepHeld, orphan, reoffer } from "./tasks.ts";
+import { adoptHeld, feed, keepHeld, orphan, reoffer } from "./tasks.ts";
 
-export function onJoined(ctx: ShardContext, id: SessionId, hello: Hello): void {
-  const session = ctx.pool.join(id, hello);
+export function onJoined(ctx: ShardContext, id: SessionId, hello: Hello, capacity: SessionCapacity): void {
+  const session = ctx.pool.join(id, hello, capacity);
+  adoptHeld(ctx, session, ctx.options.shard);
   for (const token of hello.held) keepHeld(ctx, session, token);
   // What the same worker had before and does not say it holds, it has lost.
   if (hello.workerId !== "") for (const live of [...ctx.orphaned]) reofferLost(ctx, live, hello.workerId);

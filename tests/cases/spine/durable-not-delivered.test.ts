@@ -46,7 +46,8 @@ test("the undisturbed run completes", () => {
 });
 
 describe("a crash behind each record", () => {
-  const cuts = Array.from({ length: whole.lastIndex }, (_, i) => i + 1);
+  // The first record says who leads.
+  const cuts = Array.from({ length: whole.lastIndex - 1 }, (_, i) => i + 2);
 
   test.each(cuts)("record %p: what was durable stays, is delivered, and the run ends the same way once", (cut) => {
     const shard = live();

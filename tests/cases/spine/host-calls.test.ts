@@ -55,6 +55,8 @@ const commands: Readonly<Record<string, CommandInit>> = {
   complete: { kind: CommandKind.complete, payload: data("done") },
   fail: { kind: CommandKind.fail, failure },
   cancelled: { kind: CommandKind.cancelled, failure: { type: "CancelledError", message: "stop" } },
+  sendSignal: { kind: CommandKind.sendSignal, op: 4, to: "shop:päid 1", name: "go", payload: data([1]) },
+  awaitResult: { kind: CommandKind.awaitResult, op: 5, to: "shop:a:b" },
 };
 
 const plan = { ms: 0, fails: 0, hangs: 0, isFatal: false, beatMs: 0 };

@@ -1,7 +1,8 @@
 /** cadence#8339: a history that could not be read counted as missing, and a second run took its place. */
 import { describe, expect, test } from "bun:test";
-import type { Partition, RunId, StateReader } from "#core/base";
+import type { RunId, StateReader } from "#core/base";
 import type { Command } from "#core/shard";
+import { soleShard } from "../../shard-maker.ts";
 import { VirtualShard } from "./virtual-shard.ts";
 
 const run = "default:r" as RunId;
@@ -23,14 +24,14 @@ const commands: Command[] = [
   { kind: "await-result", run },
 ];
 
-const faults: Record<string, (partition: Partition) => Uint8Array | undefined> = {
+const faults: Record<string, StateReader["load"]> = {
   "the disk fails": () => {
     throw Object.assign(new Error("EIO: i/o error, read"), { code: "EIO" });
   },
   "the read takes too long": () => {
     throw new Error("the read timed out");
   },
-  "the bytes are too few": () => Uint8Array.of(10, 200),
+  "the bytes are too few": () => ({ state: Uint8Array.of(10, 200), shard: soleShard }),
 };
 
 describe.each(Object.entries(faults))("while %s, a state out of memory is never taken for none", (_, load) => {

@@ -9,8 +9,6 @@ import {
   asIndex,
   asRequestId,
   asSessionId,
-  asShardId,
-  asTerm,
   type Effect,
   noBytes,
   type Partition,
@@ -21,7 +19,7 @@ import {
   type TaskEffect,
 } from "#core/base";
 import { decodeBody, isForGuest, type RunEvent } from "#core/run";
-import { type Command, type Input, ShardMachine } from "#core/shard";
+import type { Command, Input, ShardMachine } from "#core/shard";
 import {
   type CommandInit,
   decodeEvent,
@@ -32,19 +30,16 @@ import {
   type Identity,
   type TaskDoneInit,
   toBytes,
-  type WorkerItemInit,
 } from "#proto";
 import { MemoryDisk, MemoryLogStore } from "#store";
 import { readHistory } from "../../../worker/abi/history.ts";
 import { ReplayCheck } from "../../../worker/abi/replay.ts";
-import { bunHasher } from "../../hashers.ts";
+import { joining, lead, makeShard, noStates, soleShard as shard } from "../../shard-maker.ts";
 import { Guest } from "../../sim/guest.ts";
 import type { Node } from "../../sim/program.ts";
 
-const shard = asShardId(1);
 const session = asSessionId(1);
 const identity: Identity = { issuer: "local", subject: "case", verified: false, causeSeq: 0 };
-const noStates: StateReader = { load: () => undefined, dueBefore: () => [] };
 type Untimed = Input extends infer I ? (I extends { readonly nowMs: number } ? Omit<I, "nowMs"> : never) : never;
 
 export interface PastEvent {
@@ -78,6 +73,7 @@ export class VirtualShard {
   private readonly guests = new Map<number, Guest>();
   private armedMs = Number.POSITIVE_INFINITY;
   private requests = 0;
+  private epoch = 0;
   private readonly queue: Effect[] = [];
   private isDraining = false;
   hasWorker = false;
@@ -114,22 +110,7 @@ export class VirtualShard {
 
   join(): void {
     this.hasWorker = true;
-    const hello: WorkerItemInit = {
-      kind: "hello",
-      value: {
-        workerId: "w",
-        namespace: "",
-        modes: ["v8"],
-        activities: ["a0", "a1", "a2", "a3"],
-        activitySlots: 1000,
-        runSlots: 1000,
-        version: "case",
-        clusterId: "case",
-        held: [],
-      },
-    };
-    const item = fromBytes(decodeWorkerItem, toBytes(encodeWorkerItem, hello));
-    if (item.kind === "hello") this.input({ kind: "worker-joined", session, hello: item.value });
+    this.input(joining(session, this.nowMs, { activities: ["a0", "a1", "a2", "a3"] }));
   }
 
   leave(): void {
@@ -209,9 +190,9 @@ export class VirtualShard {
 
   private open(): void {
     this.log = new MemoryLogStore(this.disk, { soon: (run) => run(), after: () => {}, write: (_bytes, done) => done() });
-    this.machine = new ShardMachine({ shard, term: asTerm(1), log: this.log, hasher: bunHasher, states: this.options.states ?? noStates });
+    this.machine = makeShard({ log: this.log, states: this.options.states ?? noStates });
     for (const record of this.log.replay(shard, asIndex(1))) this.machine.recover(record.index, record.body);
-    this.take(this.machine.finishRecovery(this.nowMs, this.log.lastIndex(shard)));
+    this.take(lead(this.machine, { nowMs: this.nowMs, appliedIndex: this.log.lastIndex(shard), epoch: ++this.epoch }));
   }
 
   private take(effects: readonly Effect[]): void {

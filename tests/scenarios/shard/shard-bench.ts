@@ -4,25 +4,15 @@
  * Handles are words: workers by their id, runs by their address, requests by number. What waits
  * for a commit is shown with its index and leaves with `flush`.
  */
-import {
-  asIndex,
-  asRequestId,
-  asSessionId,
-  asShardId,
-  asTerm,
-  type Effect,
-  type Partition,
-  type RunId,
-  type SessionId,
-  type StateReader,
-} from "#core/base";
+import { asRequestId, asSessionId, type Effect, type Partition, type RunId, type SessionId } from "#core/base";
 import { decodeBody, type RunEvent } from "#core/run";
-import { type Command, type Input, ShardMachine } from "#core/shard";
+import type { Command, Input, ShardMachine } from "#core/shard";
 import {
   type CommandInit,
   decodeEvent,
   decodeRecord,
   decodeWorkerItem,
+  type Envelope,
   EventKind,
   encodeWorkerItem,
   fromBytes,
@@ -30,13 +20,12 @@ import {
   toBytes,
   type WorkerItem,
   type WorkerItemInit,
-  Writer,
 } from "#proto";
-import { bunHasher } from "../../hashers.ts";
+import { joining, lead, makeShard, RecordLog, StateTable, soleShard } from "../../shard-maker.ts";
+import { answerText, envelopeText, factLines } from "./message-words.ts";
 
 /** All times are told from here on. */
 export const epochMs = 1_800_000_000_000;
-const shard = asShardId(1);
 const text = new TextEncoder();
 
 type Untimed = Input extends infer I ? (I extends { readonly nowMs: number } ? Omit<I, "nowMs"> : never) : never;
@@ -44,12 +33,11 @@ type Untimed = Input extends infer I ? (I extends { readonly nowMs: number } ? O
 export class ShardBench {
   nowMs = epochMs;
   readonly sessions = new Map<string, SessionId>();
-  readonly records: Uint8Array[] = [];
+  private readonly log = new RecordLog();
   durable = 0;
-  private readonly writer = new Writer();
-  private machine = this.build(new Map());
-  private saved = new Map<Partition, { state: Uint8Array; dueMs: number }>();
-  private appliedIndex = 0;
+  private readonly saved = new StateTable();
+  private machine: ShardMachine = makeShard({ log: this.log, states: this.saved });
+  private epoch = 1;
   private gated: { readonly index: number; readonly effect: Effect }[] = [];
   private readonly lastActivate = new Map<string, { readonly session: SessionId; readonly handle: number; readonly activation: number }>();
   private readonly handles = new Map<string, string>();
@@ -57,47 +45,42 @@ export class ShardBench {
   private nextSession = 1;
   private nextRequest = 1;
   private lastQuery = 0;
+  /** Envelopes that are on their way, and answers, oldest first. */
+  private readonly mail: Envelope[] = [];
+  private readonly answers: Extract<Untimed, { kind: "envelope-answered" }>[] = [];
+  private readonly envelopes = new Map<number, Envelope>();
 
-  private build(rows: ReadonlyMap<Partition, { state: Uint8Array; dueMs: number }>): ShardMachine {
-    const states: StateReader = {
-      load: (partition) => rows.get(partition)?.state,
-      dueBefore: (beforeMs) => [...rows].filter(([, row]) => row.dueMs < beforeMs).map(([partition]) => partition),
-    };
-    const log = {
-      begin: () => {
-        this.writer.at = 0;
-        return this.writer;
-      },
-      end: () => void this.records.push(this.writer.finish()),
-    };
-    return new ShardMachine({ shard, term: asTerm(1), log, hasher: bunHasher, states });
+  constructor() {
+    // Its first record says who leads. A leader begins above the millisecond in which it was made.
+    lead(this.machine, { nowMs: epochMs - 1 });
+    this.durable = this.log.lastIndex;
   }
 
   step(input: Untimed): string {
-    const before = this.records.length;
+    const before = this.log.lastIndex;
     const effects = this.machine.step({ ...input, nowMs: this.nowMs } as Input);
     return this.told(before, effects);
   }
 
   /** What was appended, then what leaves now, then what waits. */
   private told(before: number, effects: readonly Effect[]): string {
-    const lines = this.records.slice(before).flatMap((body, i) => recordLines(before + i + 1, body));
+    const lines = this.log.records.slice(before).flatMap((body, i) => recordLines(before + i + 1, body));
     for (const effect of effects) {
       const { after } = effect;
       if (effect.kind === "arm-timer") this.armedMs = effect.atMs;
       else if (after.until === "committed" && after.index > this.durable) {
         this.gated.push({ index: after.index, effect });
         lines.push(`(${this.effectLine(effect)}) after ${after.index}`);
-      } else lines.push(this.effectLine(effect));
+      } else lines.push(this.leaves(effect));
     }
     return lines.length === 0 ? "nothing" : lines.join("\n");
   }
 
   flush(): string {
-    this.durable = this.records.length;
+    this.durable = this.log.lastIndex;
     const ready = this.gated;
     this.gated = [];
-    return [`durable ${this.durable}`, ...ready.map(({ effect }) => this.effectLine(effect))].join("\n");
+    return [`durable ${this.durable}`, ...ready.map(({ effect }) => this.leaves(effect))].join("\n");
   }
 
   /** Moves time on, ticking whenever a tick was asked for. */
@@ -116,21 +99,21 @@ export class ShardBench {
 
   /** The process dies: what is not durable is gone. Checkpoint and log make the shard anew. */
   crash(): string {
-    this.records.length = this.durable;
+    this.log.records.length = this.durable;
     this.gated = [];
     this.sessions.clear();
     this.armedMs = Number.POSITIVE_INFINITY;
-    this.machine = this.build(this.saved);
-    for (let index = this.appliedIndex + 1; index <= this.durable; index++)
-      this.machine.recover(index, this.records[index - 1] as Uint8Array);
-    return this.told(this.records.length, this.machine.finishRecovery(this.nowMs, asIndex(this.durable)));
+    const { machine, appliedIndex } = this.saved.open(soleShard, { log: this.log });
+    this.machine = machine;
+    this.log.feed(machine, appliedIndex + 1);
+    const before = this.log.lastIndex;
+    return this.told(before, lead(machine, { nowMs: this.nowMs, appliedIndex: before, epoch: ++this.epoch }));
   }
 
   checkpoint(): string {
     const taken = this.machine.capture(1000);
     if (taken.durableIndex > this.durable) return `may be saved once ${taken.durableIndex} is durable`;
-    for (const { partition, state, dueMs } of taken.rows) this.saved.set(partition, { state, dueMs });
-    this.appliedIndex = taken.appliedIndex;
+    this.saved.save(soleShard, taken, this.machine.clockMs);
     this.machine.saved();
     const due = (ms: number) => (ms === 0 ? "at once" : ms === Number.POSITIVE_INFINITY ? "never" : `at ${ms - epochMs}`);
     return [`applied ${taken.appliedIndex}`, ...taken.rows.map((row) => `${row.partition} due ${due(row.dueMs)}`)].join("\n");
@@ -138,7 +121,7 @@ export class ShardBench {
 
   evict(): string {
     this.nowMs += 10_000;
-    const out = this.told(this.records.length, this.machine.evictIdle(this.nowMs));
+    const out = this.told(this.log.lastIndex, this.machine.evictIdle(this.nowMs));
     return `${out}\nin memory ${this.machine.figures().residentRuns}`;
   }
 
@@ -155,22 +138,7 @@ export class ShardBench {
     const session = asSessionId(this.nextSession++);
     this.sessions.set(worker, session);
     const held = hello.held.map((token) => ({ ...token, generation: 1, epoch: 0 }));
-    return this.step({
-      kind: "worker-joined",
-      session,
-      hello: {
-        workerId: worker,
-        namespace: "",
-        modes: ["v8"],
-        activities: hello.activities,
-        activitySlots: hello.slots,
-        runSlots: 10,
-        version: "",
-        clusterId: "",
-        wantsLocal: false,
-        held,
-      },
-    });
+    return this.step(joining(session, this.nowMs, { workerId: worker, activities: hello.activities, activitySlots: hello.slots, held }));
   }
 
   session(worker: string): SessionId {
@@ -208,6 +176,44 @@ export class ShardBench {
     return [state, ...pending.map((o) => `op ${o.op} ${o.name || "timer"} attempt ${o.attempt} waits for ${o.waitsFor}`)].join("\n");
   }
 
+  /** The oldest envelope arrives; what is sent twice arrives and stays on its way. */
+  deliver(twice: boolean): string {
+    const envelope = twice ? this.mail[0] : this.mail.shift();
+    if (envelope === undefined) return "no envelope is on its way";
+    const request = asRequestId(this.nextRequest++);
+    this.envelopes.set(request, envelope);
+    return this.step({ kind: "envelope", request, envelope });
+  }
+
+  lose(): string {
+    return this.mail.shift() === undefined && this.answers.shift() === undefined ? "nothing is on its way" : "ok";
+  }
+
+  /** The oldest answer arrives; with `refusal`, one that says only that the receiver can't be asked. */
+  answered(refusal: string): string {
+    if (refusal !== "") {
+      const envelope = this.mail.shift();
+      if (envelope === undefined) return "no envelope is on its way";
+      const answer = { rejection: { reject: refusal as "NOT_LEADER", message: "as told" } };
+      return this.step({ kind: "envelope-answered", from: envelope.from as Partition, to: envelope.to as Partition, answer });
+    }
+    const answer = this.answers.shift();
+    return answer === undefined ? "no answer is on its way" : this.step(answer);
+  }
+
+  private leaves(effect: Effect): string {
+    if (effect.kind === "send") this.mail.push(effect.envelope);
+    if (effect.kind === "reply") this.noteAnswer(effect);
+    return this.effectLine(effect);
+  }
+
+  private noteAnswer({ request, reply }: Extract<Effect, { kind: "reply" }>): void {
+    const envelope = this.envelopes.get(request);
+    if (envelope === undefined || reply.kind !== "enveloped") return;
+    const { from, to } = envelope;
+    this.answers.push({ kind: "envelope-answered", from: from as Partition, to: to as Partition, answer: reply.answer });
+  }
+
   private workerOf(session: SessionId): string {
     return [...this.sessions].find(([, id]) => id === session)?.[0] ?? `session ${session}`;
   }
@@ -238,6 +244,8 @@ export class ShardBench {
         return `drop ${this.workerOf(effect.session)} ${this.handles.get(`${effect.session}.${effect.handle}`)}`;
       case "reply":
         return `reply ${effect.request} ${replyLine(effect)}`;
+      case "send":
+        return envelopeText(effect.envelope);
       case "arm-timer":
         return `tick at ${effect.atMs - epochMs}`;
     }
@@ -259,8 +267,11 @@ function recordLines(index: number, body: Uint8Array): string[] {
     const decoded = decodeBody(event.kind, event.payload);
     return `append ${index} ${event.partition} seq ${event.seq} ${kindName(event.kind)}${decoded === undefined ? "" : bodyText(decoded)} by ${event.identity?.issuer}`;
   });
+  lines.push(...factLines(index, record));
   for (const lease of record.lease)
     lines.push(`append ${index} ${lease.partition} lease op ${lease.op} ${lease.attempt}.${lease.delivery}`);
+  if (record.change?.kind === "led")
+    lines.push(`append ${index} led by node ${record.change.value.node} in epoch ${record.change.value.epoch}`);
   return lines;
 }
 
@@ -282,6 +293,14 @@ function bodyText({ kind, body }: RunEvent): string {
       return ` ${body.name}`;
     case EventKind.signalAwaited:
       return ` op ${body.op} ${body.name}`;
+    case EventKind.signalSent:
+      return ` op ${body.op} ${body.name} to ${body.to} number ${body.number}`;
+    case EventKind.resultAwaited:
+    case EventKind.resultWaitCancelled:
+      return ` op ${body.op} of ${body.to} number ${body.number}`;
+    case EventKind.signalSettled:
+    case EventKind.resultReceived:
+      return ` op ${body.op}${body.failure === undefined ? "" : ` ${body.failure.type}: ${body.failure.message}`}`;
     case EventKind.runBlocked:
       return ` ${body.cause}: ${body.message}`;
     case EventKind.runFailed:
@@ -301,6 +320,8 @@ function replyLine({ reply }: Extract<Effect, { kind: "reply" }>): string {
       return `outcome ${reply.outcome.status}${reply.outcome.failure === undefined ? "" : ` ${reply.outcome.failure.type}`} of generation ${reply.generation}`;
     case "queried":
       return `queried ${JSON.stringify(new TextDecoder().decode(reply.result?.data))}`;
+    case "enveloped":
+      return answerText(reply.answer);
     case "rejected":
       return `${reply.rejection.reject}: ${reply.rejection.message}`;
     default:

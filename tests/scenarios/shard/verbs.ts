@@ -17,6 +17,10 @@ function commandOf(line: string): CommandInit {
       return { kind: CommandKind.timer, op: Number(op), durationMs: Number(name) };
     case "signal":
       return { kind: CommandKind.awaitSignal, op: Number(op), name };
+    case "send":
+      return { kind: CommandKind.sendSignal, op: Number(op), to: name, name: rest[0] ?? "go", payload: payload("1") };
+    case "await":
+      return { kind: CommandKind.awaitResult, op: Number(op), to: name };
     case "withdraw":
       return { kind: CommandKind.cancelOp, op: Number(name) };
     case "complete":
@@ -86,6 +90,12 @@ function verb(bench: ShardBench, d: Directive): string {
       });
     case "flush":
       return bench.flush();
+    case "deliver":
+      return bench.deliver(d.args.has("twice"));
+    case "lose":
+      return bench.lose();
+    case "answered":
+      return bench.answered(get("refusal"));
     case "advance":
       return bench.advance(Number(get("ms")));
     case "crash":

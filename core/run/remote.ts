@@ -1,0 +1,88 @@
+/** Operations on other runs: signals sent to them, waits for their results. */
+import { type Partition, type RunId, runPartition } from "#core/base";
+import {
+  EventKind,
+  type Failure,
+  type Message,
+  MessageKind,
+  type Payload,
+  type ResultAwaited,
+  type ResultReceived,
+  type ResultWaitCancelled,
+  type SignalSent,
+} from "#proto";
+import type { RunEvent } from "./event.ts";
+import { refusalFailure } from "./inbox.ts";
+import { enqueue, nextNumber } from "./outbox.ts";
+import { markTaken } from "./sender.ts";
+import { isLive, kept, type Operation, openOperation, type Run } from "./state.ts";
+
+const partitionOf = (address: string) => runPartition(address as RunId);
+
+export interface SendRequest {
+  readonly op: number;
+  /** `namespace:instance`. */
+  readonly to: string;
+  readonly name: string;
+  readonly payload: Payload | undefined;
+}
+
+export function decideSendSignal(run: Run, { op, to, name, payload }: SendRequest): RunEvent {
+  return { kind: EventKind.signalSent, body: { op, to, name, payload, number: nextNumber(run, partitionOf(to)) } };
+}
+
+export function decideAwaitResult(run: Run, op: number, to: string): RunEvent {
+  return { kind: EventKind.resultAwaited, body: { op, to, number: nextNumber(run, partitionOf(to)) } };
+}
+
+export function decideWaitCancelled(run: Run, { op, to }: Operation): RunEvent {
+  return { kind: EventKind.resultWaitCancelled, body: { op, to, number: nextNumber(run, partitionOf(to)) } };
+}
+
+/** What the run's code is to be told once a message was taken; undefined = nothing. */
+export function decideSettled(run: Run, to: Partition, message: Message, refusal: string | undefined): RunEvent | undefined {
+  if (!isLive(run) || message.generation !== run.generation) return undefined;
+  const o = run.pending.get(message.op);
+  if (o === undefined || partitionOf(o.to) !== to) return undefined;
+  const failure = refusal === undefined ? undefined : refusalFailure(message.kind as MessageKind, o.to, refusal);
+  if (message.kind === MessageKind.signal && o.kind === EventKind.signalSent) {
+    return { kind: EventKind.signalSettled, body: { op: o.op, failure } };
+  }
+  if (message.kind === MessageKind.wait && o.kind === EventKind.resultAwaited && failure !== undefined) return refused(o, to, failure);
+  return undefined;
+}
+
+function refused({ op }: Operation, from: Partition, failure: Failure): RunEvent {
+  return { kind: EventKind.resultReceived, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
+}
+
+export function applySignalSent(run: Run, body: SignalSent, at: { seq: number; timeMs: number }): void {
+  const { op, to, name } = body;
+  openOperation(run, at, { op, kind: EventKind.signalSent, name, to });
+  const { generation } = run;
+  enqueue(run, partitionOf(to), { kind: MessageKind.signal, op, generation, name, payload: kept(body.payload) });
+}
+
+export function applyResultAwaited(run: Run, { op, to }: ResultAwaited, at: { seq: number; timeMs: number }): void {
+  openOperation(run, at, { op, kind: EventKind.resultAwaited, to });
+  enqueue(run, partitionOf(to), { kind: MessageKind.wait, op, generation: run.generation });
+}
+
+export function applyResultReceived(run: Run, { op, from, number }: ResultReceived): void {
+  run.pending.delete(op);
+  if (number > 0) markTaken(run, from as Partition, number);
+}
+
+export function applyWaitCancelled(run: Run, { op, to }: ResultWaitCancelled): void {
+  run.pending.delete(op);
+  cancelWait(run, op, to);
+}
+
+/** The run has ended: nobody is to keep its waits. */
+export function cancelWaits(run: Run): void {
+  for (const o of run.pending.values()) if (o.kind === EventKind.resultAwaited) cancelWait(run, o.op, o.to);
+}
+
+function cancelWait(run: Run, op: number, to: string): void {
+  enqueue(run, partitionOf(to), { kind: MessageKind.waitCancelled, op, generation: run.generation });
+}

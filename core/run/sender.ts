@@ -1,0 +1,20 @@
+/** What a run remembers of another partition that sends it messages. */
+import type { Partition } from "#core/base";
+import type { MessageRefusal } from "#proto";
+import type { Run } from "./state.ts";
+
+export interface Sender {
+  /** Highest number taken. */
+  taken: number;
+  /** In order; those that the sender has recorded may still be here. */
+  refused: MessageRefusal[];
+}
+
+/** The number is taken: the sender counts as the latest that was heard of. */
+export function markTaken(run: Run, from: Partition, number: number): Sender {
+  const known = run.inbox.get(from) ?? { taken: 0, refused: [] };
+  known.taken = Math.max(known.taken, number);
+  run.inbox.delete(from);
+  run.inbox.set(from, known);
+  return known;
+}

@@ -1,0 +1,193 @@
+/**
+ * Changes of the shard itself: a leader begins, the range is split, the shard is frozen and
+ * absorbed by its neighbour. Each is a record of its own, applied by the leader as it appends it
+ * and by every other replica when it is committed.
+ */
+import {
+  asIndex,
+  assert,
+  type Effect,
+  type Index,
+  type KeyRange,
+  keyText,
+  logicalMax,
+  type NodeId,
+  type Rejection,
+  rangeText,
+  type ShardId,
+  type Term,
+} from "#core/base";
+import { isLive, isSettled, mayBeOffered } from "#core/run";
+import { decodeRecord, fromBytes, RunStatus, type ShardAbsorbed, type ShardChange, type ShardSplit } from "#proto";
+import type { ShardContext } from "./context.ts";
+import { pump } from "./delivery.ts";
+import { depart } from "./departure.ts";
+import { applyToHeader, childBirth, encodeHeader } from "./header.ts";
+import type { LiveRun } from "./live-run.ts";
+import { post } from "./outbox.ts";
+import { remindAll } from "./reminders.ts";
+import { adoptHeld, orphanOperation } from "./tasks.ts";
+import { arm, extendHorizon } from "./timers.ts";
+
+export interface Leadership {
+  readonly term: Term;
+  /** Of the leadership lease that placement gave. */
+  readonly epoch: number;
+  readonly node: NodeId;
+  /** Not below the time of any event that was ever appended. */
+  readonly nowMs: number;
+  /** Last index of the log: all of it is applied. */
+  readonly appliedIndex: number;
+}
+
+/** This replica decides from here on: the log is applied, and what was under way goes on. */
+export function lead(ctx: ShardContext, leadership: Leadership): Effect[] {
+  const { term, epoch, node, nowMs, appliedIndex } = leadership;
+  assert(!ctx.isLeading, `Cannot lead shard ${ctx.options.shard} in term ${term}: it is led in term ${ctx.term}`);
+  assert(epoch >= ctx.header.epoch, `Cannot lead shard ${ctx.options.shard}: epoch is ${epoch}, want ${ctx.header.epoch} or later`);
+  if (appliedIndex > ctx.lastIndex) ctx.lastIndex = asIndex(appliedIndex);
+  ctx.begin(nowMs);
+  ctx.term = term;
+  // Where the checkpoint has all, the log's last time is known to the millisecond only: start above it.
+  ctx.clock.witness({ timeMs: ctx.nowMs, logical: logicalMax });
+  ctx.horizonMs = ctx.nowMs;
+  extendHorizon(ctx);
+  for (const live of ctx.runs.values()) resume(ctx, live);
+  change(ctx, { kind: "led", value: { node, epoch } });
+  arm(ctx);
+  return ctx.effects;
+}
+
+function resume(ctx: ShardContext, live: LiveRun): void {
+  live.touchedMs = ctx.nowMs;
+  post(ctx, live);
+  if (!isLive(live.run)) return;
+  remindAll(ctx, live);
+  for (const o of live.run.pending.values()) if (mayBeOffered(o, ctx.nowMs)) orphanOperation(ctx, live, o);
+  if (live.run.status === RunStatus.running && !isSettled(live.run)) ctx.unassigned.add(live);
+}
+
+/** Gives the keys from `at` on to the shard `child`. */
+export function split(ctx: ShardContext, { at, child }: ShardSplit, nowMs: number): Effect[] | Rejection {
+  const { first, last } = ctx.header;
+  const refused = refuse(ctx, "split");
+  if (refused !== undefined) return refused;
+  if (!Number.isSafeInteger(at) || at <= first || at > last) {
+    const message = `Cannot split shard ${ctx.options.shard} at ${keyText(at)}: want a key above the first of its ${rangeText(ctx.header)}`;
+    return { reject: "BAD_REQUEST", message };
+  }
+  if (child === 0 || child === ctx.options.shard)
+    return { reject: "BAD_REQUEST", message: `Cannot split shard ${ctx.options.shard}: its child can't be shard ${child}` };
+  ctx.begin(nowMs);
+  change(ctx, { kind: "split", value: { at, child } });
+  arm(ctx);
+  return ctx.effects;
+}
+
+/** Decides nothing more until it is thawed: `into` is about to absorb the shard. */
+export function freeze(ctx: ShardContext, { into }: { readonly into: ShardId }, nowMs: number): Effect[] | Rejection {
+  const refused = refuse(ctx, "freeze");
+  if (refused !== undefined) return refused;
+  if (into === 0 || into === ctx.options.shard)
+    return { reject: "BAD_REQUEST", message: `Cannot freeze shard ${ctx.options.shard}: shard ${into} can't absorb it` };
+  ctx.begin(nowMs);
+  change(ctx, { kind: "frozen", value: { into } });
+  return ctx.effects;
+}
+
+/** Makes the right neighbour, frozen and saved on this node, part of the shard. */
+export function absorb(ctx: ShardContext, absorption: ShardAbsorbed, nowMs: number): Effect[] | Rejection {
+  const refused = refuse(ctx, "widen");
+  if (refused !== undefined) return refused;
+  const { shard, last } = absorption;
+  if (shard === ctx.options.shard || !Number.isSafeInteger(last) || last <= ctx.header.last) {
+    const message = `Cannot widen shard ${ctx.options.shard} to ${keyText(last, "f")} by shard ${shard}: its last key is ${keyText(ctx.header.last, "f")} already`;
+    return { reject: "BAD_REQUEST", message };
+  }
+  ctx.begin(nowMs);
+  change(ctx, { kind: "absorbed", value: absorption });
+  arm(ctx);
+  return ctx.effects;
+}
+
+/** Leads on under a newer lease of the same term: placement gives one when it decides a merge. */
+export function renew(ctx: ShardContext, epoch: number, nowMs: number): Effect[] | Rejection {
+  const refused = refuse(ctx, "renew the lease of");
+  if (refused !== undefined) return refused;
+  const { header } = ctx;
+  if (epoch < header.epoch)
+    return {
+      reject: "STALE_EPOCH",
+      message: `Cannot lead shard ${ctx.options.shard} under epoch ${epoch}: it is led under ${header.epoch}`,
+    };
+  ctx.begin(nowMs);
+  if (epoch > header.epoch) change(ctx, { kind: "led", value: { node: header.leader, epoch } });
+  return ctx.effects;
+}
+
+/** Decides again; what workers said meanwhile is to be stepped by the caller. */
+export function thaw(ctx: ShardContext, nowMs: number): Rejection | undefined {
+  assert(ctx.isLeading, `only a leader can thaw shard ${ctx.options.shard}`);
+  if (!ctx.isFrozen) return { reject: "BAD_REQUEST", message: `Cannot thaw shard ${ctx.options.shard}: it is not frozen` };
+  ctx.begin(nowMs);
+  change(ctx, { kind: "thawed", value: {} });
+  return undefined;
+}
+
+function refuse(ctx: ShardContext, doing: string): Rejection | undefined {
+  assert(ctx.isLeading, `only a leader can ${doing} shard ${ctx.options.shard}`);
+  if (!ctx.isFrozen) return undefined;
+  const message = `Cannot ${doing} shard ${ctx.options.shard}: it is frozen, to be absorbed by shard ${ctx.header.frozenInto}`;
+  return { reject: "SHARD_BUSY", message };
+}
+
+function change(ctx: ShardContext, made: ShardChange): void {
+  ctx.appendChange(made);
+  applyChange(ctx, ctx.lastIndex, made);
+}
+
+/** Applies a change that is at `index` of the log, on any replica. */
+export function applyChange(ctx: ShardContext, index: Index, made: ShardChange): void {
+  const { header } = ctx;
+  if (made.kind === "split") return applySplit(ctx, index, made);
+  const from = header.last + 1;
+  applyToHeader(header, index, made);
+  ctx.changes.push({ index, change: made });
+  if (made.kind !== "absorbed") return;
+  ctx.clock.witness({ timeMs: made.value.clockMs, logical: logicalMax });
+  if (ctx.isLeading) takeOver(ctx, made.value.shard as ShardId, { first: from, last: header.last });
+}
+
+function applySplit(ctx: ShardContext, index: Index, made: Extract<ShardChange, { kind: "split" }>): void {
+  const { header } = ctx;
+  const { at, child } = made.value;
+  const { shard } = ctx.options;
+  const birth = childBirth(header, { at, shard, clockMs: ctx.clock.timeMs });
+  const before = encodeHeader(header);
+  applyToHeader(header, index, made);
+  ctx.changes.push({ index, change: made, child: birth });
+  depart(ctx, child as ShardId);
+  ctx.headerBefore ??= { header: before, headerIndex: index - 1 };
+  ctx.splitIndex = index;
+}
+
+/** What is under way in the new part goes on here. */
+function takeOver(ctx: ShardContext, from: ShardId, range: KeyRange): void {
+  const { states } = ctx.options;
+  for (const partition of states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER, range)) {
+    if (ctx.runs.has(partition)) continue;
+    const live = ctx.find(partition);
+    if (live === undefined) continue;
+    resume(ctx, live);
+    if (ctx.unassigned.has(live)) pump(ctx, live);
+  }
+  for (const session of ctx.pool.sessions.values()) adoptHeld(ctx, session, from);
+}
+
+/** The change that a record holds, if it holds one: it holds nothing else then. */
+export function changeOf(body: Uint8Array): ShardChange | undefined {
+  return body[0] === changeTag ? fromBytes(decodeRecord, body).change : undefined;
+}
+
+/** Of `Record.change`. */
+const changeTag = 58;

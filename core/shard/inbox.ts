@@ -1,0 +1,158 @@
+/**
+ * Takes messages of other partitions, each exactly once and in the sender's order, and forgets
+ * senders that have nothing to send again.
+ *
+ * **Why nothing is taken twice.** Let n be a number that receiver R took of sender S. As long as R
+ * remembers S, `taken` ≥ n and n is not taken again. R forgets S only by a fact in its log, decided
+ * at R's time f, after S said at R's time c ≤ f − retention − skew that all numbers up to `taken`
+ * are settled in its committed log. From that moment on S never offers n again (envelopes leave
+ * only under a valid leader lease, so no deposed leader of S does), and every envelope with n that
+ * is still on its way was stamped by S before R's c; clocks are at most `skew` apart, so its stamp
+ * is at most c + skew < f − retention. Without memory of S, R takes only what was
+ * stamped within the last `retention` of its own time, and that time never falls below f (the fact
+ * carries f, and later leaders start above it). So no such envelope is ever taken.
+ *
+ * **Why nothing is lost.** S drops a message only once R said, from committed state, that it took
+ * it. R skips a number without taking it only where the envelope's `settled` covers it, which S
+ * derives from its own log: then it was taken before. A gap above `taken` is not taken at all.
+ */
+import { limits, now, type Partition, parseRunId, type Rejection, type Reply, type RequestId, runOf } from "#core/base";
+import { decideTake, settledThrough } from "#core/run";
+import type { Envelope, EnvelopeReply, IdentityInit, Message } from "#proto";
+import type { ShardContext } from "./context.ts";
+import type { LiveRun } from "./live-run.ts";
+import { forgetFact, takeFact } from "./message-facts.ts";
+
+/** What a sender said of its acks, at this node's time. Not recorded: a new leader asks again. */
+export interface Confirmation {
+  /** Settled at the sender up to here. */
+  settled: number;
+  atMs: number;
+  askedMs: number;
+}
+
+/** Senders that one envelope makes the receiver look at, and asks that it may send. */
+const sweptMax = 256;
+const asksMax = 4;
+/** An ask without answer is not repeated before. */
+const askAgainMs = 10_000;
+/** A message that only a later version understands. */
+const unknownRetryMs = 10_000;
+const fullRetryMs = 200;
+
+export function onEnvelope(ctx: ShardContext, request: RequestId, envelope: Envelope): void {
+  const to = envelope.to as Partition;
+  const problem = envelopeProblem(envelope);
+  if (problem !== undefined) return refuse(ctx, request, { reject: "BAD_REQUEST", message: `Cannot take an envelope: ${problem}` });
+  if (ctx.isFrozen || !ctx.owns(to)) return refuse(ctx, request, ctx.elsewhere(to));
+  const live = ctx.findOrCreate(to);
+  const reply = envelope.message.length === 0 ? replyOf(live, envelope) : take(ctx, live, envelope);
+  respond(ctx, request, live, "reject" in reply ? { kind: "rejected", rejection: reply } : { kind: "enveloped", answer: reply });
+}
+
+function envelopeProblem({ from, to }: Envelope): string | undefined {
+  for (const partition of [from, to]) {
+    if (!partition.startsWith("run/") || typeof parseRunId(partition.slice(4)) !== "string") return `${partition} is no run's partition`;
+  }
+  return undefined;
+}
+
+function refuse(ctx: ShardContext, request: RequestId, rejection: Rejection): void {
+  ctx.emit({ kind: "reply", request, reply: { kind: "rejected", rejection }, after: now });
+}
+
+function respond(ctx: ShardContext, request: RequestId, live: LiveRun, reply: Reply): void {
+  ctx.emit({ kind: "reply", request, reply, after: ctx.committed(live) });
+}
+
+/** What the sender may know: repeated for whoever did not get it the first time. */
+function replyOf({ run }: LiveRun, { from, settled }: Envelope, rest: Partial<EnvelopeReply> = {}): EnvelopeReply {
+  const known = run.inbox.get(from as Partition);
+  return {
+    taken: Math.max(known?.taken ?? 0, settled),
+    refusal: known?.refused.filter(({ number }) => number > settled) ?? [],
+    settled: settledThrough(run, from as Partition),
+    stale: false,
+    retryAfterMs: 0,
+    ...rest,
+  };
+}
+
+function take(ctx: ShardContext, live: LiveRun, envelope: Envelope): EnvelopeReply | Rejection {
+  const from = envelope.from as Partition;
+  const { inbox } = live.run;
+  if (!inbox.has(from)) {
+    if (envelope.offeredMs < ctx.nowMs - limits.dedupRetentionMs) return replyOf(live, envelope, { stale: true });
+    if (inbox.size >= limits.sendersMax) {
+      const message = `Cannot take messages of ${from}: ${live.partition} remembers ${inbox.size} senders, at most ${limits.sendersMax} may be`;
+      return { reject: "BUFFER_FULL", message, retryAfterMs: limits.resendMsMax };
+    }
+  }
+  for (const message of envelope.message) {
+    const taken = Math.max(inbox.get(from)?.taken ?? 0, envelope.settled);
+    if (message.number <= taken) continue;
+    if (message.number > taken + 1) break;
+    const waitMs = takeNext(ctx, live, envelope, message);
+    if (waitMs > 0) return replyOf(live, envelope, { retryAfterMs: waitMs });
+  }
+  sweep(ctx, live);
+  return replyOf(live, envelope);
+}
+
+/** Takes the next message of its sender; else says in how many milliseconds to try again. */
+function takeNext(ctx: ShardContext, live: LiveRun, envelope: Envelope, message: Message): number {
+  const from = envelope.from as Partition;
+  if (live.undelivered.length >= limits.undeliveredMax) return fullRetryMs;
+  const decision = decideTake(live.run, from, message);
+  if (decision === undefined) return unknownRetryMs;
+  if ("kind" in decision) {
+    ctx.append(live, decision, senderIdentity(from));
+    return 0;
+  }
+  const { number, kind, op, generation } = message;
+  const { settled } = envelope;
+  const refusal = decision.refusal ?? "";
+  takeFact(ctx, live, { partition: live.partition, sender: from, number, settled, refusal, kind, op, generation });
+  return 0;
+}
+
+/** Whoever is behind the sending run is in that run's history. */
+function senderIdentity(from: Partition): IdentityInit {
+  return { issuer: "run", subject: runOf(from), verified: true };
+}
+
+/** Whoever replies says how far it has settled what it was sent. */
+export function noteSettled(ctx: ShardContext, live: LiveRun, sender: Partition, settled: number): void {
+  if (!live.run.inbox.has(sender)) return;
+  const before = live.confirmations.get(sender);
+  if (before !== undefined && before.settled >= settled) return;
+  live.confirmations.set(sender, { settled, atMs: ctx.nowMs, askedMs: ctx.nowMs });
+}
+
+/** Above a number of senders, the oldest are asked whether all is settled, and after the retention forgotten. */
+function sweep(ctx: ShardContext, live: LiveRun): void {
+  const { inbox } = live.run;
+  let looked = 0;
+  let asks = 0;
+  for (const [sender, { taken }] of inbox) {
+    if (inbox.size <= limits.sendersKept || looked++ >= sweptMax || asks >= asksMax) return;
+    const confirmed = live.confirmations.get(sender);
+    if (confirmed !== undefined && confirmed.settled >= taken) {
+      if (ctx.nowMs - confirmed.atMs > limits.dedupRetentionMs + limits.clockSkewMsMax) forget(ctx, live, sender, taken);
+    } else if (confirmed === undefined || ctx.nowMs - confirmed.askedMs >= askAgainMs) {
+      ask(ctx, live, sender, confirmed?.settled ?? 0);
+      asks++;
+    }
+  }
+}
+
+function ask(ctx: ShardContext, live: LiveRun, sender: Partition, settled: number): void {
+  live.confirmations.set(sender, { settled, atMs: ctx.nowMs, askedMs: ctx.nowMs });
+  const envelope = { from: live.partition, to: sender, settled: settledThrough(live.run, sender), offeredMs: ctx.nowMs, message: [] };
+  ctx.emit({ kind: "send", to: sender, envelope, after: ctx.committed(live) });
+}
+
+function forget(ctx: ShardContext, live: LiveRun, sender: Partition, taken: number): void {
+  forgetFact(ctx, live, { partition: live.partition, sender, taken, timeMs: ctx.nowMs });
+  live.confirmations.delete(sender);
+}
