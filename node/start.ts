@@ -1,40 +1,60 @@
 /**
- * Composes one node: storage, the shard and placement on its log, services, metrics; and takes
- * it down again in an order that loses nothing that was acknowledged.
+ * One node's life: it holds its folder, listens, finds or founds its cluster, serves, and comes
+ * down again in an order that loses nothing that was acknowledged.
  */
-import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
-import type { Epoch, Hasher } from "#core/base";
-import { asTerm, HopError, limits } from "#core/base";
-import type { ServerItemInit, WorkerItem } from "#proto";
+import { logVerbosity, Server, setLogVerbosity } from "@grpc/grpc-js";
+import { asNodeId, HopError, limits, type NodeId } from "#core/base";
+import { type ClusterInitReplyInit, type NodeInfo, NodePhase, type SeedAttemptInit, type ServerItemInit, type WorkerItem } from "#proto";
 import { type Connection, channelOptions, type Open } from "#proto/connection";
-import { addressOf, type CompleteConfig, completeConfig, isLoopback, type NodeConfig } from "./config.ts";
+import type { FolderLock } from "#store";
+import { type Membership, NodeControl } from "./cluster/control.ts";
+import { joinThrough } from "./cluster/joining.ts";
+import {
+  addressOf,
+  advertisedHost,
+  advertisedPeer,
+  type CompleteConfig,
+  completeConfig,
+  foundingOf,
+  isClustered,
+  isLoopback,
+  type NodeConfig,
+  peerPortDefault,
+} from "./config.ts";
+import { diskIdOf, requireOwnLog } from "./folder-marks.ts";
+import { type NodeIdentity, newClusterId, readIdentity, writeIdentity } from "./identity.ts";
+import { KnownPeers } from "./known-peers.ts";
+import { cannotListen, listen, shutDown } from "./listening.ts";
+import { Member } from "./member.ts";
 import { type HttpServer, serveHttp } from "./observe/http.ts";
 import { errorFields, type Logger } from "./observe/logger.ts";
 import { Metrics } from "./observe/metrics.ts";
-import { countRecord } from "./observe/record-figures.ts";
-import { PlacementHost } from "./placement-host.ts";
-import { firstDataShard, Router, singleShardMap } from "./router.ts";
-import { Calls } from "./service/calls.ts";
-import { ClientService } from "./service/client-service.ts";
-import { addDispatch } from "./service/dispatch-service.ts";
+import { LonePeerNet } from "./peer/lone-peer-net.ts";
+import type { PeerNet } from "./peer/peer-net.ts";
+import { answerSeekers, type FoundCluster, parseSeeds, SeedSearch, type SeedState } from "./peer/seeds.ts";
+import { TcpPeerNet } from "./peer/tcp-peer-net.ts";
+import { refuseCalls } from "./service/closed-services.ts";
+import { ClusterService } from "./service/cluster-service.ts";
 import { HealthService } from "./service/health.ts";
-import { PayloadEdge } from "./service/payloads.ts";
 import { addReflection } from "./service/reflection.ts";
 import type { Edge } from "./service/unary.ts";
-import { ShardHost } from "./shard/shard-host.ts";
-import { openStorage, type Storage } from "./storage.ts";
+import { holdFolder, openStorage, type Storage } from "./storage.ts";
 import { type LocalServer, serveLocal } from "./stream/local-server.ts";
-import { WorkerRegistry } from "./stream/registry.ts";
-import { WorkerStream, type WorkerStreamParts } from "./stream/worker-stream.ts";
-import { VisibilityPump } from "./visibility-pump.ts";
 
 export interface RunningNode {
   /** host:port of the gRPC services. */
   readonly grpc: string;
   /** host:port of metrics and health. */
   readonly http: string;
+  /** host:port of the port for peers; empty where it has none. */
+  readonly peer: string;
   readonly dataDir: string;
+  /** Empty while it looks for a cluster. */
   readonly clusterId: string;
+  /** False while it looks for a cluster: then it answers ClusterAdmin alone. */
+  readonly isMember: boolean;
+  /** Resolves when it is a member and serves; rejects where it never will. */
+  readonly member: Promise<void>;
   /** Takes a worker's stream over any kind of connection, such as one within this process. */
   readonly acceptWorker: Open<ServerItemInit, WorkerItem>;
   /** Bytes of a blob, for a worker within this process. */
@@ -43,26 +63,19 @@ export interface RunningNode {
   close(): Promise<void>;
 }
 
-const hasher: Hasher = {
-  sha256(data, out) {
-    Bun.SHA256.hash(data, out);
-  },
-};
-const firstEpoch = 1 as Epoch;
-/** Calls that are still open when the node closes get this long to end. */
-const graceMs = 1000;
-/** What was appended gets this long to become durable. */
+const protocolVersion = 1;
+/** Others get this long to take the leads over, and what was appended to become durable. */
 const settleMs = 5000;
+const handOverMs = 2000;
+const looking = "this node is looking for its cluster; ask a member, or make a cluster with `hop cluster init`";
 
-/** Resolves when the node serves. Rejects with `HopError` that says what to do. */
+/** Resolves when the node serves, or looks for its cluster. Rejects with `HopError` that says what to do. */
 export async function startNode(given: NodeConfig): Promise<RunningNode> {
   const config = completeConfig(given);
   // What goes wrong is in this node's own log, with its context.
   setLogVerbosity(logVerbosity.NONE);
-  const metrics = new Metrics();
-  const warn = (message: string): void => config.logger.warn(message);
-  const storage = await openStorage({ dataDir: config.dataDir, warn, onFlush: (ms) => metrics.flushed(ms) });
-  const node = new Node(config, storage, metrics);
+  const lock = await holdFolder(config.dataDir);
+  const node = new Node(config, lock);
   try {
     await node.start();
   } catch (error) {
@@ -74,152 +87,332 @@ export async function startNode(given: NodeConfig): Promise<RunningNode> {
 
 class Node implements RunningNode {
   readonly dataDir: string;
-  readonly clusterId: string;
   grpc = "";
   http = "";
+  readonly member: Promise<void>;
   private readonly config: CompleteConfig;
   private readonly logger: Logger;
-  private readonly storage: Storage;
-  private readonly metrics: Metrics;
+  private readonly lock: FolderLock;
+  private readonly metrics = new Metrics();
   private readonly server: Server;
   private readonly health = new HealthService();
-  private readonly workers = new WorkerRegistry();
   private readonly edge: Edge;
-  private placement: PlacementHost | undefined;
-  private shard: ShardHost | undefined;
-  private pump: VisibilityPump | undefined;
-  private client: ClientService | undefined;
+  private readonly membership = Promise.withResolvers<void>();
+  private readonly listeners = new Set<() => void>();
+  private identity: NodeIdentity | undefined;
+  private net: PeerNet | undefined;
+  private tcp: TcpPeerNet | undefined;
+  private storage: Storage | undefined;
+  private insides: Member | undefined;
+  private search: SeedSearch | undefined;
+  private seedTexts: readonly string[];
+  private seedStates: readonly SeedState[] = [];
+  private stopRefusing: (() => void) | undefined;
   private httpServer: HttpServer | undefined;
   private localServer: LocalServer | undefined;
-  private workerParts: WorkerStreamParts | undefined;
+  private diskId = "";
+  private removedBecause = "";
   private isDraining = false;
   private poisoned: Error | undefined;
   private closing: Promise<void> | undefined;
 
-  constructor(config: CompleteConfig, storage: Storage, metrics: Metrics) {
+  constructor(config: CompleteConfig, lock: FolderLock) {
     this.config = config;
     this.logger = config.logger;
-    this.storage = storage;
-    this.metrics = metrics;
+    this.lock = lock;
     this.dataDir = config.dataDir;
-    this.clusterId = storage.clusterId;
+    this.seedTexts = config.seeds;
+    this.member = this.membership.promise;
+    // Whoever waits for it is told; nobody has to.
+    this.member.catch(() => {});
     this.server = new Server({ ...channelOptions(limits), "grpc.keepalive_time_ms": 10_000, "grpc.keepalive_timeout_ms": 5_000 });
+    const { metrics } = this;
     this.edge = {
       identify: config.identify,
       isDraining: () => this.isDraining,
+      whyNotOpen: () => this.whyNotOpen(),
       observe: (path, result, ms) => metrics.answered(path.slice(path.lastIndexOf("/") + 1), result, ms),
       fault: (path, error) => this.fault(path, error),
     };
   }
 
   async start(): Promise<void> {
-    await this.openHosts();
+    const { config } = this;
+    this.identity = readIdentity(config.dataDir, config.version);
+    const founding = this.identity === undefined ? foundingOf(config) : undefined;
+    this.diskId = diskIdOf(config.dataDir);
+    if (founding === "found") this.identity = this.newIdentity();
+    this.net = this.openNet();
     this.addServices();
-    const { host, grpcPort, httpHost, httpPort } = this.config;
-    if (!isLoopback(host)) this.logger.warn("Callers are not verified: whoever reaches the address may act under any name", { host });
-    this.localServer = this.serveLocal();
-    this.grpc = addressOf(host, await this.listen(addressOf(host, grpcPort)));
-    this.httpServer = this.serveHttp(httpHost, httpPort);
-    this.http = this.httpServer.address;
-    this.health.set(true);
-    this.logger.info("node ready", { grpc: this.grpc, http: this.http, data: this.dataDir, cluster: this.clusterId });
+    const isFounder = founding === "found";
+    if (this.identity !== undefined) await this.becomeMember(this.identity, { isFounder, known: [] });
+    else this.stopRefusing = refuseCalls(this.server, this.edge, () => looking);
+    await this.listenAll();
+    if (this.insides === undefined) return this.seek();
+    await this.serve(this.insides);
   }
 
-  readonly acceptWorker = (connection: Connection<ServerItemInit>): WorkerStream => this.accept(connection, "in-process");
+  // How it stands.
 
-  private accept(connection: Connection<ServerItemInit>, address: string): WorkerStream {
-    if (this.workerParts === undefined) throw new HopError("STORE_UNAVAILABLE", "Cannot take the worker: the node has not started");
-    return new WorkerStream(connection, address, this.workerParts);
+  get isMember(): boolean {
+    return this.insides !== undefined;
   }
 
-  blob(sha256: Uint8Array): Promise<Uint8Array> {
-    return this.storage.blobs.get(sha256);
+  get clusterId(): string {
+    return this.identity?.clusterId ?? "";
   }
 
-  close(): Promise<void> {
-    this.closing ??= this.end();
-    return this.closing;
+  get peer(): string {
+    return this.tcp?.advertised ?? "";
   }
 
-  private async openHosts(): Promise<void> {
-    const { log, checkpoint, segments, projector } = this.storage;
-    log.onDurable = () => {
-      this.shard?.onDurable();
-      this.placement?.onDurable();
-      this.pump?.onDurable();
-    };
-    log.onPoison = (cause) => this.onPoison(cause);
-    this.placement = await PlacementHost.open(log, hasher);
-    const note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>): void =>
-      this.logger[level](what, fields);
-    this.shard = await ShardHost.open({
-      shard: firstDataShard,
-      term: asTerm(1),
-      log,
-      hasher,
-      checkpoint,
-      segments,
-      note,
-      onStopped: (cause) => this.onPoison(cause),
+  private phase(): NodePhase {
+    if (this.removedBecause !== "") return NodePhase.removed;
+    if (this.insides === undefined) return NodePhase.joining;
+    return this.insides.entry?.standing === "leaving" ? NodePhase.leaving : NodePhase.member;
+  }
+
+  private whyNotOpen(): string | undefined {
+    if (this.removedBecause !== "") return this.removedBecause;
+    return this.insides === undefined ? looking : undefined;
+  }
+
+  private readonly standing: Membership = {
+    phase: () => this.phase(),
+    clusterId: () => this.clusterId,
+    node: () => this.identity?.nodeId ?? 0,
+    version: "",
+    peer: () => this.peer,
+    seeds: () => this.seedStates.map(seedAttempt),
+    init: () => this.found(),
+    addSeeds: (seeds) => this.addSeeds(seeds),
+    onChange: (listener) => {
+      this.listeners.add(listener);
+      return () => void this.listeners.delete(listener);
+    },
+  };
+
+  private changed(): void {
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  // Its way into a cluster.
+
+  private newIdentity(): NodeIdentity {
+    const identity = { clusterId: newClusterId(), nodeId: asNodeId(1) };
+    writeIdentity(this.dataDir, identity, this.config.version);
+    return identity;
+  }
+
+  private openNet(): PeerNet {
+    const { config, identity } = this;
+    const isAlone = identity !== undefined && identity.nodeId === 1 && !isClustered(config) && !KnownPeers.exist(this.dataDir);
+    if (isAlone) return new LonePeerNet(identity.nodeId);
+    this.tcp = new TcpPeerNet({
+      host: config.host,
+      port: config.peerPort ?? peerPortDefault,
+      advertised: (port) => advertisedPeer(config, port),
+      version: config.version,
+      ...(identity === undefined ? {} : { identity }),
+      tls: config.peerTls,
+      logger: this.logger,
+      isRemoved: (node) => this.insides?.placement.view.nodes.get(node)?.standing === "removed",
+      onRefused: (_, rule, message) => {
+        if (rule === "NODE_REMOVED") this.onRemoved(message);
+      },
     });
-    const before = log.lastIndex(firstDataShard);
-    this.pump = new VisibilityPump({
-      shard: firstDataShard,
-      log,
-      projector,
-      // What an earlier life appended was counted there.
-      onRecord: ({ index, body }) => void (index > before && countRecord(body, this.metrics)),
-      onFault: (error) => this.fault("visibility", error),
+    const { tcp } = this;
+    answerSeekers(tcp, () => {
+      const voters = this.insides?.voters() ?? [];
+      // Who comes is told whom to ask: before that is known here, it is told to come again.
+      const clusterId = voters.length === 0 ? "" : this.clusterId;
+      return { clusterId, node: this.identity?.nodeId ?? 0, life: tcp.lifeId, version: config.version, voters };
+    });
+    return tcp;
+  }
+
+  /** Looks for a cluster for as long as it takes; never makes one by itself. */
+  private seek(): void {
+    const { tcp } = this;
+    if (tcp === undefined) throw new HopError("INTERNAL", "A node that looks for a cluster has a port for peers");
+    this.logger.info("looking for a cluster", { seeds: this.seedTexts.join(", "), peer: tcp.advertised });
+    this.search?.stop();
+    const search = new SeedSearch({
+      seeds: parseSeeds(this.seedTexts),
+      net: tcp,
+      life: tcp.lifeId,
+      advertised: tcp.advertised,
+      clusterId: "",
+      join: (found, signal) => this.join(found, signal),
+      onState: (states, problem) => {
+        this.seedStates = states;
+        this.logger.info("still looking for a cluster", { problem });
+        this.changed();
+      },
+    });
+    this.search = search;
+    search.run().catch((error: unknown) => this.membership.reject(error));
+  }
+
+  private addSeeds(seeds: readonly string[]): void {
+    parseSeeds(seeds);
+    this.seedTexts = [...new Set([...this.seedTexts, ...seeds])];
+    if (this.insides === undefined && !this.isDraining) this.seek();
+  }
+
+  private async join(found: FoundCluster, signal: AbortSignal): Promise<void> {
+    const { tcp } = this;
+    if (tcp === undefined) throw new HopError("INTERNAL", "A node that joins has a port for peers");
+    const addresses = [...found.members, ...found.voters.map((voter) => voter.address)];
+    const who = { issuer: "core", subject: "node", verified: false, causeSeq: 0 };
+    const joined = await joinThrough(
+      tcp,
+      addresses,
+      { kind: "join", clusterId: found.clusterId, info: this.info() },
+      { identity: who, signal },
+    );
+    if (signal.aborted || this.identity !== undefined) return;
+    const identity = { clusterId: joined.clusterId, nodeId: joined.node };
+    writeIdentity(this.dataDir, identity, this.config.version);
+    this.identity = identity;
+    tcp.become(identity);
+    const known = found.voters.map((voter) => asNodeId(voter.node));
+    tcp.setPeers(new Map(found.voters.map((voter) => [asNodeId(voter.node), voter.address])));
+    await this.enter(identity, { isFounder: false, known });
+  }
+
+  /** `hop cluster init`: makes a cluster of this node. */
+  private async found(): Promise<ClusterInitReplyInit> {
+    if (this.identity !== undefined)
+      throw new HopError(
+        "ALREADY_MEMBER",
+        `Cannot make a cluster: this node is node ${this.identity.nodeId} of ${this.identity.clusterId} already`,
+      );
+    this.search?.stop();
+    const identity = this.newIdentity();
+    this.identity = identity;
+    this.tcp?.become(identity);
+    await this.enter(identity, { isFounder: true, known: [] });
+    await this.member;
+    return { clusterId: identity.clusterId, node: identity.nodeId };
+  }
+
+  private async enter(identity: NodeIdentity, how: { readonly isFounder: boolean; readonly known: readonly NodeId[] }): Promise<void> {
+    await this.becomeMember(identity, how);
+    this.changed();
+    if (this.insides !== undefined) void this.serve(this.insides).catch((error: unknown) => this.fault("start", error));
+  }
+
+  private onRemoved(message: string): void {
+    if (this.removedBecause !== "") return;
+    this.removedBecause = `this node was removed from its cluster; start it with an empty data folder to join again`;
+    this.health.set(false);
+    this.logger.error("this node was removed from its cluster", { why: message });
+    this.changed();
+  }
+
+  // Serving.
+
+  private async becomeMember(
+    identity: NodeIdentity,
+    how: { readonly isFounder: boolean; readonly known: readonly NodeId[] },
+  ): Promise<void> {
+    const { config, net } = this;
+    if (net === undefined) throw new HopError("INTERNAL", "A member has a way to its peers");
+    writeIdentity(this.dataDir, identity, config.version);
+    const storage = await openStorage(this.lock, {
+      dataDir: this.dataDir,
       warn: (message) => this.logger.warn(message),
+      onFlush: (ms) => this.metrics.flushed(ms),
     });
+    this.storage = storage;
+    requireOwnLog(this.dataDir, storage.log.logId);
+    const isFirst = identity.nodeId === 1 && (how.isFounder || !KnownPeers.exist(this.dataDir));
+    if (isFirst) Member.found(storage, identity.nodeId);
+    this.insides = new Member({
+      config,
+      identity,
+      storage,
+      net,
+      metrics: this.metrics,
+      edge: this.edge,
+      info: () => this.info(),
+      known: how.known,
+      localSocket: () => this.localServer?.path ?? "",
+      fault: (where, error) => this.fault(where, error),
+      onPoison: (cause) => this.onPoison(cause),
+    });
+    this.stopRefusing?.();
+    this.stopRefusing = undefined;
+    this.insides.addServices(this.server);
+  }
+
+  private async serve(member: Member): Promise<void> {
+    member.start();
+    const ready = member.ready().then(() => this.onReady());
+    ready.then(this.membership.resolve, this.membership.reject);
+    // A node of several may have to wait for others: it serves when they are there.
+    if (this.tcp === undefined) await ready;
+  }
+
+  private onReady(): void {
+    if (this.isDraining) return;
+    this.health.set(true);
+    const { grpc, http, dataDir: data, clusterId: cluster } = this;
+    this.logger.info("node ready", { grpc, http, data, cluster, node: this.identity?.nodeId ?? 0 });
+    this.changed();
+  }
+
+  private info(): NodeInfo {
+    const { config } = this;
+    const host = advertisedHost(config);
+    const shown = (address: string) => (address === "" ? "" : addressOf(host, Number(address.slice(address.lastIndexOf(":") + 1))));
+    return {
+      peer: this.tcp?.advertised ?? addressOf(host, config.peerPort || peerPortDefault),
+      grpc: shown(this.grpc),
+      http: shown(this.http),
+      zone: config.zone,
+      version: config.version,
+      protocol: protocolVersion,
+      disk: this.diskId,
+    };
   }
 
   private addServices(): void {
-    const { shard, placement, pump, server, metrics, workers } = this;
-    if (shard === undefined || placement === undefined || pump === undefined)
-      throw new HopError("INTERNAL", "Services are added before their hosts");
-    const { blobs } = this.storage;
-    const router = new Router(singleShardMap(firstEpoch), new Map([[firstDataShard, shard]]));
-    const payloads = new PayloadEdge(blobs);
-    const calls = new Calls({ router, edge: payloads, deployments: placement });
-    this.client = new ClientService({ calls, router, blobs, runs: pump, registry: placement }, this.edge);
-    this.workerParts = {
-      clusterId: this.clusterId,
-      version: this.config.version,
-      epoch: () => router.epoch,
-      shard: () => shard,
-      localSocket: () => this.localServer?.path ?? "",
-      edge: payloads,
-      registry: workers,
-      note: (what, fields) => this.logger.info(what, fields),
-      onFault: (error) => this.fault("Dispatch/Connect", error),
-    };
-    this.client.addTo(server);
-    addDispatch(server, this.edge, this.workerParts);
-    this.health.addTo(server);
-    addReflection(server);
-    const client = this.client;
-    metrics.watch({
-      activeRuns: () => shard.figures().residentRuns,
-      readyTasks: () => shard.figures().readyTasks,
-      workers: () => workers.size,
-      clientSessions: () => client.sessionCount,
+    const control = new NodeControl({
+      membership: { ...this.standing, version: this.config.version },
+      member: () => this.insides?.parts,
     });
+    new ClusterService(control, this.edge).addTo(this.server);
+    this.health.addTo(this.server);
+    addReflection(this.server);
   }
 
-  private listen(address: string): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) => {
-        if (error === null) resolve(port);
-        else reject(cannotListen(address, error));
-      });
-    });
+  private async listenAll(): Promise<void> {
+    const { host, grpcPort, httpHost, httpPort } = this.config;
+    if (!isLoopback(host)) this.logger.warn("Callers are not verified: whoever reaches the address may act under any name", { host });
+    this.localServer = this.serveLocal();
+    this.grpc = addressOf(host, await listen(this.server, addressOf(host, grpcPort)));
+    this.httpServer = this.serveHttp(httpHost, httpPort);
+    this.http = this.httpServer.address;
+  }
+
+  readonly acceptWorker = (connection: Connection<ServerItemInit>) => this.openMember().accept(connection, "in-process");
+
+  blob(sha256: Uint8Array): Promise<Uint8Array> {
+    return this.openMember().blob(sha256);
+  }
+
+  private openMember(): Member {
+    const why = this.whyNotOpen();
+    if (this.insides === undefined || why !== undefined) throw new HopError("STORE_UNAVAILABLE", `Cannot use the node: ${why ?? looking}`);
+    return this.insides;
   }
 
   /** A shorter road for workers on this machine. Without it they speak over gRPC like any other. */
   private serveLocal(): LocalServer | undefined {
     try {
-      return serveLocal(this.dataDir, (connection) => this.accept(connection, "local socket"));
+      return serveLocal(this.dataDir, (connection) => this.openMember().accept(connection, "local socket"));
     } catch (error) {
       this.logger.warn("workers on this machine speak over gRPC: no unix socket could be made", errorFields(error));
       return undefined;
@@ -242,8 +435,10 @@ class Node implements RunningNode {
 
   private whyNotReady(): string | undefined {
     if (this.poisoned !== undefined) return `the log takes no more writes: ${this.poisoned.message}`;
+    const why = this.whyNotOpen();
+    if (why !== undefined) return why;
     if (!this.health.isServing) return "not serving";
-    return this.storage.log.hasRoom() ? undefined : "appends are refused: the log's disk is full, or too far behind";
+    return this.insides?.hasRoom() ? undefined : "appends are refused: the log's disk is full, or too far behind";
   }
 
   private fault(where: string, error: unknown): void {
@@ -255,63 +450,40 @@ class Node implements RunningNode {
     this.poisoned = cause;
     this.health.set(false);
     this.logger.error("the log takes no more writes", errorFields(cause));
-    this.shard?.onPoison(cause);
-    this.placement?.onPoison(cause);
+    this.insides?.onPoison();
     this.config.onFailed(cause);
   }
 
-  /** A disk that is full is not waited for: nothing that was acknowledged is on its way to it. */
-  private async settle(): Promise<void> {
-    const { over, stop } = patience(settleMs);
-    const closed = this.shard?.close().catch((error: unknown) => this.fault("shutdown", error));
-    await Promise.race([closed, over]);
-    stop();
+  // Its end.
+
+  close(): Promise<void> {
+    this.closing ??= this.end();
+    return this.closing;
   }
 
   private async end(): Promise<void> {
     this.isDraining = true;
+    this.search?.stop();
+    this.membership.reject(new HopError("STORE_UNAVAILABLE", "The node is stopping"));
     this.health.set(false);
     this.health.close();
-    // Answers what is open with a refusal that clients retry, and saves a checkpoint.
-    await this.settle();
-    this.workers.closeAll("The node is stopping");
-    this.client?.closeSessions("The node is stopping");
+    const { insides, storage } = this;
+    if (insides !== undefined) {
+      // Others take the leads over while what was decided becomes durable; then what is open is refused.
+      await insides.settle({ handOverMs, settleMs }).catch((error: unknown) => this.fault("shutdown", error));
+      insides.stopServing();
+    }
     this.localServer?.close();
     await shutDown(this.server);
-    await this.pump?.close();
-    if (this.pump === undefined) this.storage.projector.close();
-    await this.storage.close();
+    await insides?.close();
+    this.net?.close();
+    if (storage === undefined) this.lock.release();
+    else await storage.close();
     await this.httpServer?.close();
     this.logger.info("node stopped");
   }
 }
 
-/** Resolves after `ms` milliseconds; `stop` lets the process end before. */
-function patience(ms: number): { readonly over: Promise<void>; readonly stop: () => void } {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  return { over: promise, stop: () => clearTimeout(timer) };
-}
-
-function cannotListen(address: string, cause: unknown): HopError {
-  const why = cause instanceof Error ? cause.message : "unknown cause";
-  return new HopError(
-    "STORE_UNAVAILABLE",
-    `Cannot listen on ${address}: it is in use or not an address of this machine (${why}); stop what uses it or choose another port`,
-    { cause },
-  );
-}
-
-/** Lets open calls end, but not for ever. */
-function shutDown(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => {
-      server.forceShutdown();
-      resolve();
-    }, graceMs);
-    server.tryShutdown(() => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
+function seedAttempt({ seed, asked, problem, triedMs }: SeedState): SeedAttemptInit {
+  return { seed, address: asked.map(({ address }) => address), problem, triedMs };
 }

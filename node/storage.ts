@@ -3,16 +3,14 @@ import { statfsSync } from "node:fs";
 import { join } from "node:path";
 import type { ShardId } from "#core/base";
 import { BlobStore, CheckpointStore, FolderLock, type LogDisk, Projector, realDisk, WalLogStore, WalSegmentStore } from "#store";
-import { clusterIdOf } from "./cluster-id.ts";
 
 export interface Storage {
-  readonly clusterId: string;
   readonly log: WalLogStore;
   readonly blobs: BlobStore;
   readonly checkpoint: CheckpointStore;
   readonly segments: WalSegmentStore;
   readonly projector: Projector;
-  /** Closes in the reverse order; the projector is its user's to close before. */
+  /** Closes in the reverse order, and lets go of the folder; the projector is its user's to close before. */
   close(): Promise<void>;
 }
 
@@ -26,37 +24,41 @@ export interface StorageOptions {
 /** Space that is prepared for later commits is written in chunks of this size, which are no commit. */
 const preparedChunkBytes = 1 << 20;
 
-/** Rejects with `HopError` STORE_UNAVAILABLE when another process uses the folder, HASH_MISMATCH when it is damaged. */
-export function openStorage(options: StorageOptions): Promise<Storage> {
+/** Rejects with `HopError` STORE_UNAVAILABLE when another process uses the folder. */
+export const holdFolder = (dataDir: string): Promise<FolderLock> => FolderLock.hold(dataDir, (lock) => Promise.resolve(lock));
+
+/** Opens a folder that is held. Rejects with `HopError` HASH_MISMATCH when it is damaged. */
+export async function openStorage(lock: FolderLock, options: StorageOptions): Promise<Storage> {
   const { dataDir, warn, onFlush } = options;
-  return FolderLock.hold(dataDir, async (lock) => {
-    const clusterId = clusterIdOf(dataDir);
-    const log = await WalLogStore.open({
-      dir: join(dataDir, "log"),
-      disk: timed(realDisk, onFlush),
-      segmentBytes: segmentBytesFor(dataDir),
-    });
-    try {
-      if (log.torn !== undefined) warn("The log ended in a write that a crash interrupted; what was never acknowledged of it was cut off");
-      return openBeside(log, { dataDir, warn, clusterId, release: () => lock.release() });
-    } catch (error) {
-      await log.close();
-      throw error;
-    }
+  const log = await WalLogStore.open({
+    dir: join(dataDir, "log"),
+    disk: timed(realDisk, onFlush),
+    segmentBytes: segmentBytesFor(dataDir),
   });
+  try {
+    if (log.torn !== undefined) warn("The log ended in a write that a crash interrupted; what was never acknowledged of it was cut off");
+    return openBeside(log, { dataDir, warn, release: () => lock.release() });
+  } catch (error) {
+    await log.close();
+    throw error;
+  }
 }
 
 /** What is derived from the log, and blobs. */
 function openBeside(
   log: WalLogStore,
-  folder: { readonly dataDir: string; readonly warn: (message: string) => void; readonly clusterId: string; readonly release: () => void },
+  folder: { readonly dataDir: string; readonly warn: (message: string) => void; readonly release: () => void },
 ): Storage {
-  const { dataDir, warn, clusterId, release } = folder;
-  const derived = { logId: log.logId, warn, durableIndex: (shard: ShardId) => log.durableIndex(shard) };
+  const { dataDir, warn, release } = folder;
+  const derived = {
+    logId: log.logId,
+    warn,
+    durableIndex: (shard: ShardId) => log.durableIndex(shard),
+    isRemoved: (shard: ShardId) => log.isRemoved(shard),
+  };
   const checkpoint = CheckpointStore.open({ ...derived, path: join(dataDir, "checkpoint.db") });
   const projector = Projector.open({ ...derived, path: join(dataDir, "visibility.db") });
   return {
-    clusterId,
     log,
     blobs: BlobStore.open(join(dataDir, "blobs")),
     checkpoint,

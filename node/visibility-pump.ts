@@ -1,19 +1,28 @@
 /**
- * Brings durable records to the index of runs, off the commit path.
+ * Brings committed records of every shard that has a replica here to the index of runs, off the
+ * commit path.
  *
- * A list first takes in everything that is durable, so whoever was told of a start finds it; on
- * a full disk it shows the runs as of what could still be taken in.
+ * A list first takes in everything that is committed, so whoever was told of a start finds it; on
+ * a full disk it shows the runs as of what could still be taken in. A shard's records wait for
+ * those of the shard that it came from, or that it absorbs.
  */
-import type { ShardId } from "#core/base";
+import type { Index, KeyRange, ShardId } from "#core/base";
 import { asIndex, HopError } from "#core/base";
 import type { ListReply, ListRequest } from "#proto";
 import { type LogRecord, type LogStore, type Projector, RunQuery } from "#store";
 
-export interface VisibilityParts {
+/** A replica here, and how far its log is committed. */
+export interface CommittedLog {
   readonly shard: ShardId;
+  readonly commitIndex: Index;
+}
+
+export interface VisibilityParts {
+  /** Replicas of data on this node. */
+  readonly logs: () => Iterable<CommittedLog>;
   readonly log: LogStore;
   readonly projector: Projector;
-  /** Told of each record once, when it is durable. */
+  /** Told of each record once, when it is committed. */
   readonly onRecord: (record: LogRecord) => void;
   readonly onFault: (error: unknown) => void;
   readonly warn: (message: string) => void;
@@ -23,6 +32,8 @@ export interface VisibilityParts {
 const lagMs = 100;
 /** After a pass that failed. */
 const failedMs = 1000;
+const diskPollMs = 2;
+const diskMsMax = 2000;
 
 /** The second one: the index's shared memory, a file like the others, could not grow. */
 const isFull = (error: unknown) => ["SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"].includes(String((error as { code?: unknown }).code));
@@ -44,11 +55,11 @@ export class VisibilityPump {
     this.parts = parts;
     this.query = new RunQuery(parts.projector.database, () => parts.projector.commit());
     this.indexed = new RunQuery(parts.projector.database);
-    this.onDurable();
+    this.onCommitted();
   }
 
-  /** To be called after each group commit. */
-  onDurable(): void {
+  /** To be called when a shard has committed further. */
+  onCommitted(): void {
     if (this.isClosed || this.timer !== undefined || this.isCaughtUp()) return;
     this.timer = setTimeout(
       () => {
@@ -56,7 +67,8 @@ export class VisibilityPump {
         this.catchUp().then(
           () => {
             this.isFailing = false;
-            this.onDurable();
+            // What waits for another shard's records comes with those.
+            if (!this.isCaughtUp()) this.onCommitted();
           },
           (error: unknown) => this.failed(error),
         );
@@ -68,27 +80,35 @@ export class VisibilityPump {
   private failed(error: unknown): void {
     if (!this.isFailing) this.parts.onFault(error);
     this.isFailing = true;
-    this.onDurable();
+    this.onCommitted();
   }
 
-  /** One page of runs, as of everything durable when it was asked; where the disk is full, as of what is indexed. */
-  async list(request: ListRequest): Promise<ListReply> {
+  /**
+   * One page of runs, of the keys in `ranges` where they are given, as of everything committed when
+   * it was asked; where the disk is full, as of what is indexed.
+   */
+  async list(request: ListRequest, ranges?: readonly KeyRange[]): Promise<ListReply> {
     try {
-      await this.catchUp();
-      const reply = this.query.list(request);
+      await this.catchUpWithDisk();
+      const reply = this.query.list(request, ranges);
       this.isStale = false;
       return reply;
     } catch (error) {
       if (!isFull(error)) throw error;
     }
-    return this.listIndexed(request);
+    return this.listIndexed(request, ranges);
   }
 
-  private listIndexed(request: ListRequest): ListReply {
+  /** Whether the index holds everything of a shard through `index`. */
+  has(shard: ShardId, index: number): boolean {
+    return this.parts.projector.appliedIndex(shard) >= index;
+  }
+
+  private listIndexed(request: ListRequest, ranges: readonly KeyRange[] | undefined): ListReply {
     if (!this.isStale) this.parts.warn("Lists of runs are stale until there is space: their index is behind the log, and its disk is full");
     this.isStale = true;
     try {
-      return this.indexed.list(request);
+      return this.indexed.list(request, ranges);
     } catch (error) {
       if (!isFull(error)) throw error;
       throw new HopError("NO_SPACE", "Cannot list runs: the disk of their index is full; free space and it goes on by itself", {
@@ -105,8 +125,27 @@ export class VisibilityPump {
   }
 
   private isCaughtUp(): boolean {
-    const { shard, log, projector } = this.parts;
-    return projector.appliedIndex(shard) >= log.durableIndex(shard);
+    for (const { shard, commitIndex } of this.parts.logs()) if (!this.has(shard, commitIndex)) return false;
+    return true;
+  }
+
+  /** What other nodes committed may not be on this node's disk yet: that is waited for, but not for ever. */
+  private async catchUpWithDisk(): Promise<void> {
+    const { projector } = this.parts;
+    const wanted = [...this.parts.logs()]
+      .filter(({ shard }) => projector.isBegun(shard))
+      .map(({ shard, commitIndex }) => ({ shard, commitIndex }));
+    const untilMs = performance.now() + diskMsMax;
+    for (;;) {
+      await this.catchUp();
+      const late = wanted.find(({ shard, commitIndex }) => projector.isBegun(shard) && !this.has(shard, commitIndex));
+      if (late === undefined || this.isClosed) return;
+      if (performance.now() >= untilMs) {
+        const message = `Cannot list runs: this node's index is at ${projector.appliedIndex(late.shard)} of shard ${late.shard}, and ${late.commitIndex} is committed; try again`;
+        throw new HopError("STORE_UNAVAILABLE", message, { retryAfterMs: 200 });
+      }
+      await new Promise((resolve) => setTimeout(resolve, diskPollMs));
+    }
   }
 
   private async catchUp(): Promise<void> {
@@ -119,10 +158,29 @@ export class VisibilityPump {
     await this.running;
   }
 
+  /** Round after round: a child begins when its parent's split was taken in, whichever comes first. */
   private async pass(): Promise<void> {
-    const { shard, log, projector, onRecord } = this.parts;
-    for await (const record of log.scan(shard, asIndex(projector.appliedIndex(shard) + 1))) {
+    for (let moved = true; moved && !this.isClosed; ) {
+      moved = false;
+      for (const { shard, commitIndex } of [...this.parts.logs()]) {
+        const before = this.parts.projector.appliedIndex(shard);
+        await this.bring(shard, commitIndex);
+        if (this.parts.projector.appliedIndex(shard) > before) moved = true;
+      }
+    }
+  }
+
+  private async bring(shard: ShardId, through: number): Promise<void> {
+    const { log, projector, onRecord } = this.parts;
+    if (!projector.isBegun(shard) || this.has(shard, through)) return;
+    for await (const record of log.scan(shard, asIndex(projector.appliedIndex(shard) + 1), asIndex(through + 1))) {
       if (this.isClosed) return;
+      const awaited = projector.waitsFor(record);
+      if (awaited !== undefined) {
+        // Its bytes are the log's until the next read: after the wait it is read again.
+        await this.bring(awaited.shard, awaited.index);
+        return this.has(awaited.shard, awaited.index) ? this.bring(shard, through) : undefined;
+      }
       projector.apply(record);
       onRecord(record);
     }

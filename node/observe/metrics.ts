@@ -20,6 +20,7 @@ export class Metrics {
   private readonly registry = new Registry();
   private readonly events: Counter;
   private readonly starts: Counter;
+  private readonly differences: Counter;
   private readonly completions: Counter<"outcome">;
   private readonly requests: Counter<"method" | "result">;
   private readonly requestSeconds: Histogram<"method">;
@@ -30,6 +31,11 @@ export class Metrics {
     const latency = { registers, buckets: latencyBuckets };
     this.events = new Counter({ name: "hopskip_events_total", help: "Events appended to histories", registers });
     this.starts = new Counter({ name: "hopskip_runs_started_total", help: "Runs started", registers });
+    this.differences = new Counter({
+      name: "hopskip_replica_differences_total",
+      help: "Times that replicas of a shard were found to differ; anything above 0 is a bug or a broken disk",
+      registers,
+    });
     this.completions = new Counter({
       name: "hopskip_runs_closed_total",
       help: "Runs that ended, by how",
@@ -57,6 +63,10 @@ export class Metrics {
 
   started(): void {
     this.starts.inc();
+  }
+
+  replicasDiffer(): void {
+    this.differences.inc();
   }
 
   /** `outcome`: "completed", "failed", "cancelled", "terminated" or "timed_out". */

@@ -3,10 +3,10 @@
  * replies turned into messages. Unary calls and sessions share it.
  */
 import type { Reply, RunId } from "#core/base";
-import { HopError, runPartition, unreachable } from "#core/base";
+import { HopError, namespaceOf, runPartition, unreachable } from "#core/base";
 import type { Command } from "#core/shard";
 import type { ClientItem, Identity, ReplyItemInit, ResumeRequest, TerminateRequest } from "#proto";
-import type { Router } from "../router.ts";
+import type { Router } from "../cluster/router.ts";
 import { after } from "./long-timer.ts";
 import type { PayloadEdge } from "./payloads.ts";
 import { asHopError, toDetail } from "./status.ts";
@@ -24,11 +24,13 @@ export interface Deployments {
   newest(namespace: string, type: string): Uint8Array | undefined;
   /** Types deployed in a namespace, in alphabetical order. */
   types(namespace: string): string[];
+  /** Learns of what was deployed through other nodes until now. Rejects with `HopError` where that can't be known. */
+  refresh(): Promise<void>;
 }
 
-/** A checked request. `ready` is undefined where nothing has to be stored first. */
+/** A checked request. `ready` is undefined where nothing has to be stored or looked up first; `command` is whole after it. */
 export interface Prepared {
-  readonly command: Command;
+  command: Command;
   readonly ready: Promise<void> | undefined;
   /** Longest wait for a result in milliseconds; 0 = as long as it takes. */
   readonly waitMs: number;
@@ -83,25 +85,35 @@ export class Calls {
 
   private prepareStart(draft: ReturnType<typeof checkStart>): Prepared {
     const isPinned = draft.bundle.length > 0;
-    const bundle = isPinned ? draft.bundle : this.newest(draft.namespace, draft.type, `Cannot start ${draft.run}`);
-    const command = { ...draft, bundle };
+    const bundle = isPinned ? draft.bundle : this.deployments.newest(draft.namespace, draft.type);
     const admitted = this.edge.admit([draft.input]);
+    if (bundle === undefined) return this.prepareUnknown(draft, admitted);
     const known = isPinned ? this.edge.requireBlob(bundle, `Cannot start ${draft.run} on the bundle it names`) : undefined;
     const ready = admitted === undefined ? known : Promise.all([admitted, known]).then(() => {});
-    return { command, ready, waitMs: 0 };
+    return { command: { ...draft, bundle }, ready, waitMs: 0 };
   }
 
-  /** Chooses the bundle that a blocked run goes on with. */
-  prepareResume(m: ResumeRequest): Prepared {
+  /** A type that is not known here may have been deployed through another node just now. */
+  private prepareUnknown(draft: ReturnType<typeof checkStart>, admitted: Promise<void> | undefined): Prepared {
+    const find = async (): Promise<void> => {
+      await Promise.all([this.deployments.refresh(), admitted]);
+      prepared.command = { ...draft, bundle: this.newest(draft.namespace, draft.type, `Cannot start ${draft.run}`) };
+    };
+    const prepared: Prepared = { command: draft, ready: find(), waitMs: 0 };
+    return prepared;
+  }
+
+  /** Chooses the bundle that a blocked run goes on with. Rejects with `HopError`. */
+  async prepareResume(m: ResumeRequest): Promise<Prepared> {
     const command = checkResume(m);
     if (command.bundle.length > 0) {
-      const ready = this.edge.requireBlob(command.bundle, `Cannot resume ${command.run} on the bundle it names`);
-      return { command, ready, waitMs: 0 };
+      await this.edge.requireBlob(command.bundle, `Cannot resume ${command.run} on the bundle it names`);
+      return { command, ready: undefined, waitMs: 0 };
     }
-    const summary = this.router.route(runPartition(command.run)).describe(runPartition(command.run))?.summary;
+    const summary = (await this.router.describe(runPartition(command.run)))?.summary;
     if (summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot resume ${command.run}: there is no such run`);
-    const namespace = command.run.slice(0, command.run.indexOf(":"));
-    const bundle = m.newest ? this.newest(namespace, summary.type, `Cannot resume ${command.run}`) : summary.bundle;
+    if (m.newest) await this.deployments.refresh();
+    const bundle = m.newest ? this.newest(namespaceOf(command.run), summary.type, `Cannot resume ${command.run}`) : summary.bundle;
     return { command: { ...command, bundle }, ready: undefined, waitMs: 0 };
   }
 
@@ -124,32 +136,40 @@ export class Calls {
    */
   issue(caller: Caller, prepared: Prepared, done: (reply: Reply) => void): () => void {
     const { command, waitMs } = prepared;
-    const port = this.router.route(runPartition(command.run), caller.epoch);
+    if (waitMs === 0) return this.router.command(caller, command, done);
     let isAnswered = false;
     let stopTimer = () => {};
-    const request = port.command(caller.identity, command, (reply) => {
+    const forget = this.router.command(caller, command, (reply) => {
       isAnswered = true;
       stopTimer();
       done(reply);
     });
-    if (waitMs > 0 && !isAnswered) {
-      stopTimer = after(waitMs, () => {
-        port.forget(request);
-        done(this.present(command.run));
+    if (isAnswered) return forget;
+    let isForgotten = false;
+    stopTimer = after(waitMs, () => {
+      forget();
+      void this.present(command.run).then((reply) => {
+        if (!isForgotten) done(reply);
       });
-    }
+    });
     return () => {
+      isForgotten = true;
       stopTimer();
-      port.forget(request);
+      forget();
     };
   }
 
   /** How a run stands, as the answer to a wait that is over before the run is. */
-  private present(run: RunId): Reply {
-    const summary = this.router.route(runPartition(run)).describe(runPartition(run))?.summary;
-    if (summary === undefined)
-      return { kind: "rejected", rejection: { reject: "RUN_NOT_FOUND", message: `Cannot wait for ${run}: there is no such run` } };
-    return { kind: "outcome", outcome: { status: summary.status, result: undefined, failure: undefined }, generation: summary.generation };
+  private async present(run: RunId): Promise<Reply> {
+    try {
+      const summary = (await this.router.describe(runPartition(run)))?.summary;
+      if (summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot wait for ${run}: there is no such run`);
+      const outcome = { status: summary.status, result: undefined, failure: undefined };
+      return { kind: "outcome", outcome, generation: summary.generation };
+    } catch (error) {
+      const { reason, message, retryAfterMs } = asHopError(error);
+      return { kind: "rejected", rejection: { reject: reason, message, retryAfterMs } };
+    }
   }
 }
 
@@ -173,7 +193,8 @@ export function replyItem(request: number, reply: Reply): ReplyItemInit {
     case "rejected":
       return { request, kind: "error", value: toDetail(reply.rejection) };
     case "resumed":
-      return errorItem(request, new HopError("INTERNAL", "A session has no request that resumes a run"));
+    case "enveloped":
+      return errorItem(request, new HopError("INTERNAL", `A session has no request that is answered with ${reply.kind}`));
     default:
       return unreachable(reply);
   }

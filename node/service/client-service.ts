@@ -20,8 +20,9 @@ import type {
 import { RunStatus } from "#proto";
 import { type Connection, serveConnections, sessionCodec } from "#proto/connection";
 import { clientMethods, sessionPath } from "#proto/descriptors";
-import type { Router } from "../router.ts";
+import type { Router } from "../cluster/router.ts";
 import type { Caller, Calls, Prepared } from "./calls.ts";
+import type { NodeList } from "./cluster-control.ts";
 import type { BlobStore } from "./payloads.ts";
 import { Session } from "./session.ts";
 import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
@@ -54,6 +55,8 @@ export interface ClientServiceParts {
   readonly blobs: ReadableBlobs;
   readonly runs: RunIndex;
   readonly registry: DeploymentRegistry;
+  /** Where else the cluster can be asked; left out: clients are told of no other node. */
+  readonly nodes?: NodeList;
 }
 
 const blobChunkBytes = 1 << 20;
@@ -85,11 +88,12 @@ export class ClientService {
     addUnary(server, edge, m.getResult, (value, call) => this.ask(call, calls.prepare({ kind: "result", value }), "outcome"));
     addUnary(server, edge, m.cancelWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "cancel", value }), "done"));
     addUnary(server, edge, m.terminateWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "terminate", value }), "done"));
-    addUnary(server, edge, m.resumeWorkflow, (value, call) => this.ask(call, calls.prepareResume(value), "resumed"));
+    addUnary(server, edge, m.resumeWorkflow, async (value, call) => this.ask(call, await calls.prepareResume(value), "resumed"));
     addUnary(server, edge, m.listWorkflows, (value) => this.parts.runs.list(checkList(value)));
     addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkRun("describe a run", value.run), call));
     addUnary(server, edge, m.deploy, (value, call) => this.deploy(checkDeploy(value), call));
     addUnary(server, edge, m.listDeployments, (value) => this.deployments(checkNamespace("list deployments", value.namespace)));
+    addUnary(server, edge, m.listNodes, () => this.parts.nodes?.nodes() ?? {});
     addServerStream(server, edge, m.getHistory, (value, call) => this.history(value, call));
     addServerStream(server, edge, m.getBlob, (value) => this.blob(checkBlobHash(value.sha256)));
     this.serveSessions(server);
@@ -116,6 +120,7 @@ export class ClientService {
   openSession(connection: Connection<Parameters<Connection<never>["send"]>[0]>, caller: Caller): Session {
     const session = new Session(connection, caller, {
       calls: this.parts.calls,
+      nodes: this.parts.nodes,
       onClosed: (closed) => this.sessions.delete(closed),
       onFault: (error) => this.edge.fault(sessionPath, error),
     });
@@ -148,18 +153,14 @@ export class ClientService {
   }
 
   private async describe(run: RunId, call: Call): Promise<DescribeReply> {
-    const { partition, state, port } = this.find(run, "describe", call);
-    // What is told must not be lost with the node: wait for what the state rests on.
-    await port.settled(partition);
-    return state;
+    return (await this.find(run, "describe", call)).state;
   }
 
-  private find(run: RunId, verb: string, caller: Caller) {
+  private async find(run: RunId, verb: string, caller: Caller) {
     const partition = runPartition(run);
-    const port = this.parts.router.route(partition, caller.epoch);
-    const state = port.describe(partition);
+    const state = await this.parts.router.describe(partition, caller);
     if (state === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${run}: there is no such run`);
-    return { partition, port, state };
+    return { partition, state };
   }
 
   private async deploy(request: DeployRequest, call: Call): Promise<DeployReplyInit> {
@@ -180,14 +181,13 @@ export class ClientService {
     const run = checkRun("read a history", request.run);
     let seq = request.fromSeq;
     for (;;) {
-      const { partition, port, state } = this.find(run, "read the history of", call);
-      await port.settled(partition);
+      const { partition, state } = await this.find(run, "read the history of", call);
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;
       const isLive = status === RunStatus.running || status === RunStatus.blocked;
       if (!request.follow || !isLive || call.gone.aborted) return;
-      await port.changed(partition, asSeq(seq), call.gone);
+      await this.parts.router.changed(partition, asSeq(seq), call.gone);
       if (call.gone.aborted) return;
     }
   }
@@ -197,7 +197,7 @@ export class ClientService {
     const { size, peaks } = state;
     let at = seq;
     if (at < size) {
-      for await (const chunk of this.parts.router.route(partition).history(partition, asSeq(at))) {
+      for await (const chunk of this.parts.router.history(partition, asSeq(at))) {
         // Later events may be there by now: they come with the next head.
         const event = chunk.slice(0, size - at);
         at += event.length;

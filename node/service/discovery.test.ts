@@ -101,6 +101,7 @@ describe("reflection", () => {
     expect(services).toEqual([
       "hopskip.v1.WorkflowClient",
       "hopskip.v1.Dispatch",
+      "hopskip.v1.ClusterAdmin",
       "grpc.health.v1.Health",
       "grpc.reflection.v1.ServerReflection",
     ]);

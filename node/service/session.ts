@@ -10,6 +10,7 @@ import type { ClientItem, ReplyItemInit } from "#proto";
 import type { Connection, Receiver } from "#proto/connection";
 import type { Caller, Calls, Prepared } from "./calls.ts";
 import { errorItem, replyItem } from "./calls.ts";
+import type { NodeList } from "./cluster-control.ts";
 import { OrderedIntake } from "./intake.ts";
 
 /** Open requests of one stream. Above it a request is refused until others are answered. */
@@ -17,6 +18,8 @@ const openMax = 100_000;
 
 export interface SessionParts {
   readonly calls: Calls;
+  /** Where else the client can ask: it is told when the session begins and after each change. */
+  readonly nodes?: NodeList | undefined;
   /** Told when the session is over. */
   readonly onClosed: (session: Session) => void;
   /** Told of errors that are bugs. */
@@ -31,12 +34,17 @@ export class Session implements Receiver<ClientItem> {
   /** Open requests by the client's number, with what makes Core forget them. */
   private readonly open = new Map<number, () => void>();
   private isEnding = false;
+  private readonly stopNodes: (() => void) | undefined;
 
   constructor(connection: Connection<ReplyItemInit>, caller: Caller, parts: SessionParts) {
     this.connection = connection;
     this.caller = caller;
     this.parts = parts;
     this.intake = new OrderedIntake((isWaiting) => (isWaiting ? connection.pause() : connection.resume()));
+    const { nodes } = parts;
+    if (nodes === undefined) return;
+    connection.send({ kind: "nodes", value: nodes.nodes() });
+    this.stopNodes = nodes.onNodes((value) => connection.send({ kind: "nodes", value }));
   }
 
   item(item: ClientItem): void {
@@ -55,6 +63,7 @@ export class Session implements Receiver<ClientItem> {
   }
 
   closed(): void {
+    this.stopNodes?.();
     this.intake.close();
     for (const forget of this.open.values()) forget();
     this.open.clear();

@@ -18,6 +18,8 @@ export interface Edge {
   readonly identify: IdentitySource;
   /** The node shuts down: new calls are refused. */
   isDraining(): boolean;
+  /** Why calls are not taken yet, as "this node is joining a cluster; …"; undefined = they are. */
+  whyNotOpen?(): string | undefined;
   /** Told of each call that ended: its path, "OK" or the reason, and its duration in ms. */
   observe(path: string, result: string, ms: number): void;
   /** Told of errors that are bugs. */
@@ -34,6 +36,8 @@ const identity = (bytes: Buffer) => bytes;
 export function callerOf(edge: Edge, metadata: Metadata): Caller {
   if (edge.isDraining())
     throw new HopError("STORE_UNAVAILABLE", "Cannot take the call: this node is shutting down; try again on another one or later");
+  const why = edge.whyNotOpen?.();
+  if (why !== undefined) throw new HopError("STORE_UNAVAILABLE", `Cannot take the call: ${why}`);
   return { identity: edge.identify(metadata), epoch: epochOf(metadata) };
 }
 

@@ -1,96 +1,140 @@
 /**
- * Saves changed states off the commit path, a few at a time, and lets idle runs leave memory.
+ * Saves changed states off the commit path, a few at a time, and lets idle ones leave memory.
  *
- * A state is saved only when the events it folds are durable. A checkpoint that can't be saved
- * costs a longer replay after a restart, nothing else.
+ * A state is saved only when the events it folds are committed and durable here. A checkpoint that
+ * can't be saved costs a longer replay after a restart, nothing else.
  */
-import type { ShardId } from "#core/base";
-import type { Checkpoint, ShardMachine } from "#core/shard";
-import type { CheckpointStore, LogStore } from "#store";
+import type { Checkpoint } from "#core/shard";
+import type { Timing } from "../timing.ts";
+
+/** What is checkpointed: a shard's machine, or placement's. */
+export interface Checkpointed {
+  figures(): { readonly dirtyRuns: number };
+  capture(limit: number): Checkpoint;
+  saved(): void;
+  putBack(checkpoint: Checkpoint): void;
+}
 
 export interface CheckpointerParts {
-  readonly shard: ShardId;
-  readonly machine: ShardMachine;
-  readonly log: LogStore;
-  readonly checkpoint: CheckpointStore;
+  readonly machine: Checkpointed;
+  readonly timing: Timing;
   readonly note: (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>) => void;
-  settled(): Promise<void>;
-  evict(): void;
+  /** What it folds is committed and durable here. */
+  readonly isSettled: (taken: Checkpoint) => boolean;
+  /** Asks that what was appended becomes durable. */
+  readonly hurry: () => void;
+  /** Stores it; throws where it can't. */
+  readonly save: (checkpoint: Checkpoint) => void;
+  readonly evict: () => void;
 }
 
 const intervalMs = 200;
+/** While nothing changes: what does then is saved that much later, and replayed after a crash. */
+const idleMsMax = 1600;
 /** After a save that failed. */
 const failedMs = 1000;
-/** Between saves when many runs wait: what is saved then keeps up with what changes. */
+/** Between saves when many states wait: what is saved then keeps up with what changes. */
 const intervalMsMin = 10;
 /** Keeps one pause of the node's thread at a few milliseconds. */
 const rowsMin = 64;
 const rowsMax = 256;
 const evictEveryMs = 1000;
+/** Between looks whether a captured state is durable yet. */
+const settleMs = 2;
 
 export class Checkpointer {
   private readonly parts: CheckpointerParts;
-  private timer: ReturnType<typeof setTimeout> | undefined;
-  private evictedMs = performance.now();
+  private stopTimer = () => {};
+  private evictedMs: number;
   private isStopped = false;
+  private idleMs = intervalMs;
+  private taken: Checkpoint | undefined;
+  private flushes: { readonly isEnough: (saved: Checkpoint) => boolean; readonly done: () => void }[] = [];
   /** The last save failed. It is told once, however long a full disk lasts. */
   private isFailing = false;
 
   constructor(parts: CheckpointerParts) {
     this.parts = parts;
+    this.evictedMs = parts.timing.monotonicMs();
     this.schedule();
-  }
-
-  /** Saves everything that changed. */
-  async close(): Promise<void> {
-    this.stop();
-    while (this.parts.machine.figures().dirtyRuns > 0) if (!(await this.save(rowsMax))) return;
   }
 
   stop(): void {
     this.isStopped = true;
-    clearTimeout(this.timer);
+    this.stopTimer();
+  }
+
+  /** Saves without pause until a checkpoint is enough, then calls `done`. */
+  flush(isEnough: (saved: Checkpoint) => boolean, done: () => void): void {
+    this.flushes.push({ isEnough, done });
+    if (this.taken !== undefined) return;
+    this.stopTimer();
+    this.round();
   }
 
   private schedule(): void {
     if (this.isStopped) return;
-    if (this.isFailing) {
-      this.timer = setTimeout(() => void this.round(), failedMs);
-      return;
-    }
     const backlog = this.parts.machine.figures().dirtyRuns / rowsMax;
-    this.timer = setTimeout(() => void this.round(), backlog <= 1 ? intervalMs : Math.max(intervalMs / backlog, intervalMsMin));
+    const pause = this.flushes.length > 0 ? 0 : backlog <= 1 ? this.idleMs : Math.max(intervalMs / backlog, intervalMsMin);
+    this.stopTimer = this.parts.timing.after(this.isFailing ? failedMs : pause, () => this.round());
   }
 
-  private async round(): Promise<void> {
-    const dirty = this.parts.machine.figures().dirtyRuns;
-    if (dirty > 0) await this.save(Math.min(Math.max(Math.ceil(dirty / 10), rowsMin), rowsMax));
-    if (!this.isStopped && performance.now() - this.evictedMs >= evictEveryMs) {
-      this.parts.evict();
-      this.evictedMs = performance.now();
+  private round(): void {
+    if (this.isStopped) return;
+    const { machine, timing, evict } = this.parts;
+    const dirty = machine.figures().dirtyRuns;
+    const isIdle = dirty === 0 && this.flushes.length === 0;
+    this.idleMs = isIdle ? Math.min(this.idleMs * 2, idleMsMax) : intervalMs;
+    if (!isIdle)
+      return this.begin(this.flushes.length > 0 ? rowsMax : Math.min(Math.max(Math.ceil(dirty / 10), rowsMin), rowsMax));
+    if (timing.monotonicMs() - this.evictedMs >= evictEveryMs) {
+      evict();
+      this.evictedMs = timing.monotonicMs();
     }
     this.schedule();
   }
 
-  private async save(limit: number): Promise<boolean> {
-    const { shard, machine, checkpoint, note } = this.parts;
-    let taken: Checkpoint | undefined;
+  private begin(limit: number): void {
+    this.taken = this.parts.machine.capture(limit);
+    if (!this.parts.isSettled(this.taken)) this.parts.hurry();
+    this.finishWhenSettled();
+  }
+
+  private finishWhenSettled(): void {
+    const { taken } = this;
+    if (this.isStopped || taken === undefined) return;
+    if (!this.parts.isSettled(taken)) {
+      this.stopTimer = this.parts.timing.after(settleMs, () => this.finishWhenSettled());
+      return;
+    }
+    this.taken = undefined;
+    this.save(taken);
+    if (this.flushes.length > 0 && !this.isFailing) return this.round();
+    this.schedule();
+  }
+
+  private finishFlushes(saved: Checkpoint): void {
+    const done = this.flushes.filter((flush) => flush.isEnough(saved));
+    if (done.length === 0) return;
+    this.flushes = this.flushes.filter((flush) => !done.includes(flush));
+    for (const flush of done) flush.done();
+  }
+
+  private save(taken: Checkpoint): void {
+    const { machine, note } = this.parts;
     try {
-      taken = machine.capture(limit);
-      await this.parts.settled();
-      checkpoint.save(taken.rows, { shard, appliedIndex: taken.appliedIndex, clockMs: machine.clockMs });
+      this.parts.save(taken);
       machine.saved();
+      this.finishFlushes(taken);
       if (this.isFailing) note("info", "checkpoint saved again");
       this.isFailing = false;
-      return true;
     } catch (error) {
-      if (taken !== undefined) machine.putBack(taken);
-      if (!this.isStopped && !this.isFailing)
+      machine.putBack(taken);
+      if (!this.isFailing)
         note("warn", "checkpoint not saved, and tried again until it is", {
           error: error instanceof Error ? error.message : String(error),
         });
       this.isFailing = true;
-      return false;
     }
   }
 }

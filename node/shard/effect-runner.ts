@@ -15,6 +15,7 @@ export interface EffectTargets {
   replay(effect: ReplayEffect): void;
   dropped(session: SessionId, handle: number): void;
   armTimer(atMs: number): void;
+  mail(effect: Extract<Effect, { kind: "send" }>): void;
 }
 
 type Gated = { readonly index: number; readonly effect: Effect };
@@ -92,6 +93,8 @@ export class EffectRunner {
         return this.send(effect.session, { kind: "drop", value: { handle: effect.handle } });
       case "reply":
         return targets.reply(effect.request, effect.reply);
+      case "send":
+        return targets.mail(effect);
       case "arm-timer":
         return targets.armTimer(effect.atMs);
       default:

@@ -1,10 +1,9 @@
 /** Sends runs to workers from the start of their history: reads from the log, a few at a time. */
-import { limits, type ReplayEffect, runOf, type SessionId, type ShardId } from "#core/base";
+import { limits, type ReplayEffect, runOf, type SessionId } from "#core/base";
 import type { SegmentStore } from "#store";
 import type { WorkerLink } from "./shard-port.ts";
 
 export interface ReplayerParts {
-  readonly shard: ShardId;
   readonly segments: SegmentStore;
   readonly links: ReadonlyMap<SessionId, WorkerLink>;
   /** The history could not be read now. */
@@ -61,7 +60,7 @@ export class Replayer {
     const { partition, firstSeq, endSeq, lastIndex } = effect;
     let batch: Uint8Array[] = [];
     let bytes = 0;
-    for await (const chunk of this.parts.segments.history({ shard: this.parts.shard, partition, firstSeq, endSeq, lastIndex })) {
+    for await (const chunk of this.parts.segments.history({ shard: effect.lastShard, partition, firstSeq, endSeq, lastIndex })) {
       for (const event of chunk) {
         if (bytes > 0 && bytes + event.length > limits.frameBytesSoft) {
           this.put(effect, batch, true);

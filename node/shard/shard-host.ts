@@ -1,5 +1,5 @@
 /**
- * One shard's shell: feeds inputs to the machine, runs its effects, keeps its checkpoint.
+ * The shell of a shard while this node leads it: feeds inputs to the machine and runs its effects.
  *
  * Everything happens on the node's one thread and a step never waits, so inputs are taken in the
  * order in which they came. While the log has no room nothing is decided: commands are refused,
@@ -13,7 +13,9 @@ import {
   type Effect,
   HopError,
   type Index,
+  type KeyRange,
   type Partition,
+  type Rejection,
   type ReplayEffect,
   type Reply,
   type RequestId,
@@ -21,84 +23,89 @@ import {
   type SessionId,
   type ShardId,
 } from "#core/base";
-import { type Command, type Input, type ShardFigures, ShardMachine, type ShardOptions } from "#core/shard";
-import type { DescribeReply, Hello, Identity, WorkerItem } from "#proto";
-import type { CheckpointStore, LogStore, SegmentStore } from "#store";
-import { Checkpointer } from "./checkpointer.ts";
+import type { SessionCapacity } from "#core/dispatch";
+import type { Command, Input, Leadership, ShardFigures, ShardMachine } from "#core/shard";
+import type { DescribeReply, Envelope, EnvelopeReply, Hello, Identity, WorkerItem } from "#proto";
+import type { LogStore, SegmentStore } from "#store";
+import { type Timing, tickAt } from "../timing.ts";
 import { EffectRunner } from "./effect-runner.ts";
-import { PhysicalClock } from "./physical-clock.ts";
+import type { PhysicalClock } from "./physical-clock.ts";
 import { Replayer } from "./replayer.ts";
 import type { ShardPort, WorkerLink } from "./shard-port.ts";
 import { Watchers } from "./watchers.ts";
 
-export interface ShardHostParts {
-  readonly shard: ShardId;
-  readonly term: ShardOptions["term"];
-  readonly log: LogStore;
-  readonly hasher: ShardOptions["hasher"];
-  readonly checkpoint: CheckpointStore;
-  readonly segments: SegmentStore;
-  readonly orphanGraceMs?: number;
-  readonly idleMs?: number;
-  readonly note: (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>) => void;
-  /** Called once when the shard stops by a bug of its own. */
-  readonly onStopped: (cause: Error) => void;
+/** What a shard's host asks of the group that replicates its log. */
+export interface CommitLog {
+  readonly commitIndex: Index;
+  /** Records may be encoded now: they are proposed without fail. */
+  mayPropose(): boolean;
+  /** Takes what was encoded since the last call. */
+  proposeAppended(): void;
+  /** Lets out what is ready to be sent. */
+  pump(): void;
+  /** Whether a read at this tick of the clock sees everything that was acknowledged anywhere. */
+  leaseHeldAt(tick: number): boolean;
+  /** Has the lease proven as soon as can be. */
+  proveLead(tick: number): void;
 }
 
-/** Inputs by which something may be appended, put off while the log is full. */
-const isDecision = (input: Input) => input.kind === "activated" || input.kind === "task-done" || input.kind === "tick";
+/** Brings messages to partitions wherever they are. */
+export interface Mail {
+  send(to: Partition, envelope: Envelope, done: (answer: EnvelopeReply | { readonly rejection: Rejection }) => void): void;
+}
+
+export interface ShardHostParts {
+  readonly shard: ShardId;
+  readonly machine: ShardMachine;
+  readonly clock: PhysicalClock;
+  readonly timing: Timing;
+  readonly group: CommitLog;
+  readonly log: LogStore;
+  readonly segments: SegmentStore;
+  readonly mail: Mail;
+  readonly note: Note;
+  /** Called once when the shard stops by a bug of its own. */
+  readonly onFault: (cause: Error) => void;
+}
+
+export type Note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>) => void;
+
+/** Inputs by which something may be appended, put off while nothing may be. */
+const isDecision = (input: Input) =>
+  input.kind === "activated" ||
+  input.kind === "task-done" ||
+  input.kind === "tick" ||
+  input.kind === "envelope-answered" ||
+  input.kind === "worker-joined";
 
 const roomPollMs = 100;
-/** Runs that stay in memory, and with their worker, however long they wait: the next signal finds them there. */
-const residentKept = 4000;
+/** While the group hands its leadership over, or waits for a quorum. */
+const proposePollMs = 5;
 
 export class ShardHost implements ShardPort {
+  readonly shard: ShardId;
   private readonly parts: ShardHostParts;
   private readonly machine: ShardMachine;
   private readonly clock: PhysicalClock;
   private readonly runner: EffectRunner;
   private readonly replayer: Replayer;
-  private readonly checkpointer: Checkpointer;
   private readonly watchers: Watchers;
   private readonly links = new Map<SessionId, WorkerLink>();
-  private readonly callbacks = new Map<RequestId, (reply: Reply) => void>();
+  private readonly callbacks = new Map<RequestId, { readonly done: (reply: Reply) => void; readonly isRead: boolean }>();
   private readonly stalled: Input[] = [];
   private nextRequest = 1;
   private nextSession = 1;
-  private timer: ReturnType<typeof setTimeout> | undefined;
-  private roomTimer: ReturnType<typeof setTimeout> | undefined;
-  private stopped: Error | undefined;
+  private stopTimer = () => {};
+  private stopPolling: (() => void) | undefined;
+  private isOver = false;
 
-  /** Rebuilds the shard from its checkpoint and the log's tail. */
-  static async open(parts: ShardHostParts): Promise<ShardHost> {
-    const { shard, term, log, hasher, checkpoint } = parts;
-    const options: ShardOptions = {
-      shard,
-      term,
-      log,
-      hasher,
-      states: checkpoint,
-      residentKept,
-      ...(parts.orphanGraceMs === undefined ? {} : { orphanGraceMs: parts.orphanGraceMs }),
-      ...(parts.idleMs === undefined ? {} : { idleMs: parts.idleMs }),
-    };
-    const machine = new ShardMachine(options);
-    const saved = checkpoint.meta(shard);
-    const from = (saved?.appliedIndex ?? 0) + 1;
-    for await (const record of log.scan(shard, asIndex(from))) machine.recover(record.index, record.body);
-    const clock = new PhysicalClock(Math.max(machine.clockMs, saved?.clockMs ?? 0));
-    const host = new ShardHost(parts, machine, clock);
-    host.run(machine.finishRecovery(clock.nowMs(), log.lastIndex(shard)));
-    return host;
-  }
-
-  private constructor(parts: ShardHostParts, machine: ShardMachine, clock: PhysicalClock) {
+  constructor(parts: ShardHostParts) {
     this.parts = parts;
-    this.machine = machine;
-    this.clock = clock;
-    const { shard, segments } = parts;
+    this.shard = parts.shard;
+    this.machine = parts.machine;
+    this.clock = parts.clock;
+    const { segments } = parts;
     this.replayer = new Replayer({
-      shard,
       segments,
       links: this.links,
       onFailed: (effect, cause) => this.onReplayFailed(effect, cause),
@@ -109,47 +116,56 @@ export class ShardHost implements ShardPort {
       replay: (effect) => this.replayer.add(effect),
       dropped: (session, handle) => this.replayer.forget(session, handle),
       armTimer: (atMs) => this.armTimer(atMs),
-    });
-    this.checkpointer = new Checkpointer({
-      shard,
-      machine,
-      log: parts.log,
-      checkpoint: parts.checkpoint,
-      note: parts.note,
-      settled: () => this.settled(),
-      evict: () => {
-        if (parts.log.hasRoom()) this.guard("evict", () => machine.evictIdle(this.clock.nowMs()));
-      },
+      mail: (effect) => this.mail(effect),
     });
     this.watchers = new Watchers(
-      (partition) => machine.historyEnd(partition),
-      () => this.durable(),
+      (partition) => {
+        const end = this.machine.historyEnd(partition);
+        return end === undefined ? undefined : { ...end, lastIndex: indexHere(this.shard, end) };
+      },
+      () => this.parts.group.commitIndex,
     );
   }
 
+  /** Takes commands from here on. */
+  start(leadership: Omit<Leadership, "nowMs">): void {
+    this.guard("lead", () => this.machine.lead({ ...leadership, nowMs: this.clock.nowMs() }));
+  }
+
   command(identity: Identity, command: Command, done: (reply: Reply) => void): RequestId {
+    const isRead = command.kind === "query" || command.kind === "await-result";
+    return this.ask(isRead, done, (request) => ({ kind: "command", nowMs: this.clock.nowMs(), request, identity, command }));
+  }
+
+  envelope(envelope: Envelope, done: (reply: Reply) => void): RequestId {
+    return this.ask(false, done, (request) => ({ kind: "envelope", nowMs: this.clock.nowMs(), request, envelope }));
+  }
+
+  private ask(isRead: boolean, done: (reply: Reply) => void, input: (request: RequestId) => Input): RequestId {
     const request = asRequestId(this.nextRequest++);
-    const reads = command.kind === "query" || command.kind === "await-result";
-    const refusal = this.refusal(reads);
+    const refusal = this.refusal(isRead);
     if (refusal !== undefined) {
       queueMicrotask(() => done(refusal));
       return request;
     }
-    this.callbacks.set(request, done);
-    this.input({ kind: "command", nowMs: this.clock.nowMs(), request, identity, command });
+    this.callbacks.set(request, { done, isRead });
+    this.input(input(request));
     return request;
   }
 
   forget(request: RequestId): void {
-    if (this.callbacks.delete(request) && this.stopped === undefined)
-      this.input({ kind: "request-gone", nowMs: this.clock.nowMs(), request });
+    if (this.callbacks.delete(request) && !this.isOver) this.input({ kind: "request-gone", nowMs: this.clock.nowMs(), request });
   }
 
-  join(hello: Hello, link: WorkerLink): SessionId {
+  join(hello: Hello, link: WorkerLink, capacity: SessionCapacity): SessionId {
     const session = asSessionId(this.nextSession++);
     this.links.set(session, link);
-    this.input({ kind: "worker-joined", nowMs: this.clock.nowMs(), session, hello });
+    this.input({ kind: "worker-joined", nowMs: this.clock.nowMs(), session, hello, capacity });
     return session;
+  }
+
+  capacityFreed(session: SessionId): void {
+    this.input({ kind: "capacity-freed", nowMs: this.clock.nowMs(), session });
   }
 
   leave(session: SessionId): void {
@@ -176,12 +192,26 @@ export class ShardHost implements ShardPort {
     }
   }
 
+  get range(): KeyRange {
+    const { first, last } = this.machine.header();
+    return { first, last };
+  }
+
+  isCurrent(): boolean {
+    return !this.isOver && this.parts.group.leaseHeldAt(tickAt(this.parts.timing));
+  }
+
+  owns(partition: Partition): boolean {
+    return !this.isOver && this.machine.elsewhere(partition) === undefined;
+  }
+
   async *history(partition: Partition, fromSeq: Seq): AsyncIterable<Uint8Array[]> {
+    this.requireLease(partition);
     const end = this.machine.historyEnd(partition);
     if (end === undefined || fromSeq >= end.size) return;
     await this.settled(partition);
     yield* this.parts.segments.history({
-      shard: this.parts.shard,
+      shard: end.lastShard,
       partition,
       firstSeq: fromSeq,
       endSeq: asSeq(end.size),
@@ -194,92 +224,123 @@ export class ShardHost implements ShardPort {
   }
 
   describe(partition: Partition): DescribeReply | undefined {
+    this.requireLease(partition);
     return this.machine.describe(partition);
   }
 
   settled(partition?: Partition): Promise<void> {
-    if (this.stopped !== undefined) return Promise.reject(this.unavailable());
-    const { log, shard } = this.parts;
-    const index = partition === undefined ? log.lastIndex(shard) : (this.machine.historyEnd(partition)?.lastIndex ?? 0);
-    if (index <= this.durable()) return Promise.resolve();
+    if (this.isOver) return Promise.reject(this.notLeading());
+    const { log, group } = this.parts;
+    const end = partition === undefined ? undefined : this.machine.historyEnd(partition);
+    const index = partition === undefined ? this.machine.lastIndex : end === undefined ? 0 : indexHere(this.shard, end);
+    if (index <= group.commitIndex) return Promise.resolve();
     if (!log.hasRoom()) {
       const message =
         "Cannot read what was decided last: it is not durable yet, and the log's disk is full; free space and it goes on by itself";
       return Promise.reject(new HopError("NO_SPACE", message, { retryAfterMs: 1000 }));
     }
-    log.kick(true);
+    this.hurry();
     return this.watchers.durable(index);
+  }
+
+  /** Makes what was appended leave and become durable now. */
+  hurry(): void {
+    this.parts.group.pump();
+    this.parts.log.kick(true);
   }
 
   figures(): ShardFigures & { readonly gatedEffects: number } {
     return { ...this.machine.figures(), gatedEffects: this.runner.waiting };
   }
 
-  /** To be called after each group commit. */
-  onDurable(): void {
-    const durable = this.durable();
-    this.runner.release(durable);
-    this.watchers.onDurable(durable);
+  /** To be called when the group has committed further. */
+  onCommitted(index: Index): void {
+    this.runner.release(index);
+    this.watchers.onDurable(index);
   }
 
-  /** The log can take no more: nothing that is not acknowledged yet ever will be. */
-  onPoison(cause: Error): void {
-    this.stop(cause);
+  evictIdle(): void {
+    if (this.mayDecide()) this.guard("evict", () => this.machine.evictIdle(this.clock.nowMs()));
   }
 
-  /** Saves what changed and takes no more inputs. */
-  async close(): Promise<void> {
-    try {
-      if (await this.settledUnlessFull()) await this.checkpointer.close();
-    } finally {
-      this.stop(new Error("the node is shutting down"));
-    }
+  /** Carries out a change of the shard. Returns why it can't be done now, if so. */
+  change(make: (machine: ShardMachine, nowMs: number) => readonly Effect[] | Rejection): Rejection | undefined {
+    if (!this.mayDecide()) return { reject: "NOT_LEADER", message: `Shard ${this.shard} can't decide now`, retryAfterMs: proposePollMs };
+    let refused: Rejection | undefined;
+    this.guard("change", () => {
+      const made = make(this.machine, this.clock.nowMs());
+      if (!("reject" in made)) return made;
+      refused = made;
+      return [];
+    });
+    this.hurry();
+    return refused;
   }
 
-  /** False where it can't become durable now: what was not acknowledged need not be waited for. */
-  private async settledUnlessFull(): Promise<boolean> {
-    const { log, shard } = this.parts;
-    while (this.stopped === undefined && log.hasRoom()) {
-      if (log.lastIndex(shard) <= this.durable()) return true;
-      await Promise.race([this.settled(), new Promise((resolve) => setTimeout(resolve, roomPollMs))]);
-    }
-    return false;
+  /** What workers told a shard that this one absorbed, while it was frozen. */
+  takeOver(said: readonly Input[]): void {
+    const nobody = asSessionId(0);
+    for (const input of said) if (input.kind === "task-done") this.input({ ...input, session: nobody, nowMs: this.clock.nowMs() });
   }
 
-  private stop(cause: Error): void {
-    if (this.stopped !== undefined) return;
-    this.stopped = cause;
-    clearTimeout(this.timer);
-    clearTimeout(this.roomTimer);
-    this.checkpointer.stop();
-    this.watchers.fail(this.unavailable());
-    const rejection = { reject: "STORE_UNAVAILABLE", message: this.unavailable().message } as const;
-    for (const done of this.callbacks.values()) done({ kind: "rejected", rejection });
-    this.callbacks.clear();
-    for (const link of this.links.values()) link.close("The node is stopping");
+  /** The leadership is over. What was decided may still happen under the next leader, which clients are told. */
+  close(): void {
+    if (this.isOver) return;
+    // Workers forget the shard's runs: the next leader builds them anew.
+    this.guard("step down", () => this.machine.stepDown().filter((effect) => effect.after.until === "now"));
+    this.isOver = true;
+    this.stopTimer();
+    this.stopPolling?.();
+    const unsure = { reject: "STORE_UNAVAILABLE", message: unsureText(this.shard), retryAfterMs: 100 } as const;
+    this.watchers.fail(this.notLeading());
+    const { callbacks } = this;
+    for (const { done, isRead } of [...callbacks.values()])
+      done({ kind: "rejected", rejection: isRead ? rejectionOf(this.notLeading()) : unsure });
+    callbacks.clear();
     this.links.clear();
   }
 
-  private durable(): Index {
-    return this.parts.log.durableIndex(this.parts.shard);
+  private mayDecide(): boolean {
+    return this.parts.log.hasRoom() && this.parts.group.mayPropose();
   }
 
-  private unavailable(): HopError {
-    return new HopError("STORE_UNAVAILABLE", `Shard ${this.parts.shard} has stopped: ${this.stopped?.message ?? ""}`);
+  private requireLease(partition: Partition): void {
+    if (!this.hasLease()) throw this.notLeading();
+    const elsewhere = this.machine.elsewhere(partition);
+    if (elsewhere !== undefined) throw HopError.from(elsewhere);
   }
 
+  /** A shard that slept, or has just begun to lead, has none until the others answer: that takes a round trip. */
+  private hasLease(): boolean {
+    if (this.isOver) return false;
+    const { group, timing } = this.parts;
+    const tick = tickAt(timing);
+    if (group.leaseHeldAt(tick)) return true;
+    group.proveLead(tick);
+    return group.leaseHeldAt(tick);
+  }
+
+  private notLeading(): HopError {
+    return new HopError("NOT_LEADER", `Shard ${this.shard} is not led here now`, { retryAfterMs: 5 });
+  }
+
+  /**
+   * Whoever lost its lease without knowing it must not even refuse: what it knows may be old, and a
+   * refusal rests on that.
+   */
   private refusal(isRead: boolean): Reply | undefined {
-    if (this.stopped !== undefined) {
-      return { kind: "rejected", rejection: { reject: "STORE_UNAVAILABLE", message: this.unavailable().message, retryAfterMs: 1000 } };
-    }
-    if (isRead || this.parts.log.hasRoom()) return undefined;
+    const { group, log } = this.parts;
+    if (!this.hasLease()) return { kind: "rejected", rejection: rejectionOf(this.notLeading()) };
+    if (isRead || (log.hasRoom() && group.mayPropose())) return undefined;
+    if (log.hasRoom()) return { kind: "rejected", rejection: rejectionOf(this.notLeading()) };
     const message = "Cannot take the request: the log's disk is full; free space and it goes on by itself";
     return { kind: "rejected", rejection: { reject: "NO_SPACE", message, retryAfterMs: 1000 } };
   }
 
   private input(input: Input): void {
-    if (this.stopped !== undefined) return;
-    if (isDecision(input) && (this.stalled.length > 0 || !this.parts.log.hasRoom())) {
+    if (this.isOver) return;
+    const waits = isDecision(input) ? this.stalled.length > 0 || !this.mayDecide() : this.isOfStalledJoin(input);
+    if (waits) {
       this.stalled.push(input);
       this.awaitRoom();
       return;
@@ -287,57 +348,69 @@ export class ShardHost implements ShardPort {
     this.guard(input.kind, () => this.machine.step(input));
   }
 
+  /** What is said on a stream comes behind its joining. */
+  private isOfStalledJoin(input: Input): boolean {
+    if (this.stalled.length === 0 || !("session" in input)) return false;
+    return this.stalled.some((each) => each.kind === "worker-joined" && each.session === input.session);
+  }
+
   /** A bug stops the shard: what it would do next can't be trusted. */
   private guard(doing: string, work: () => readonly Effect[]): void {
-    if (this.stopped !== undefined) return;
+    if (this.isOver) return;
     try {
       this.run(work());
     } catch (error) {
-      this.fail(error, doing);
+      const cause = error instanceof Error ? error : new Error(String(error));
+      this.parts.note("error", "shard stopped", { shard: this.shard, doing, error: cause.message, stack: cause.stack ?? "" });
+      this.parts.onFault(cause);
     }
   }
 
-  private fail(error: unknown, doing: string): void {
-    const cause = error instanceof Error ? error : new Error(String(error));
-    this.parts.note("error", "shard stopped", { shard: this.parts.shard, doing, error: cause.message, stack: cause.stack ?? "" });
-    this.stop(cause);
-    this.parts.onStopped(cause);
-  }
-
   private run(effects: readonly Effect[]): void {
-    const { log, shard } = this.parts;
-    const before = log.durableIndex(shard);
+    const { log, group } = this.parts;
+    const appended = this.machine.lastIndex;
+    group.proposeAppended();
+    const before = group.commitIndex;
     const waits = this.runner.take(effects, before);
     // What nobody waits for rides with the next commit.
     if (waits) log.kick(true);
-    else if (log.lastIndex(shard) > before) log.kick(false);
+    else if (appended > before) log.kick(false);
+    group.pump();
   }
 
   private awaitRoom(): void {
-    this.roomTimer ??= setTimeout(() => {
-      this.roomTimer = undefined;
-      while (this.stalled.length > 0 && this.parts.log.hasRoom() && this.stopped === undefined) {
+    if (this.stopPolling !== undefined) return;
+    this.stopPolling = this.parts.timing.after(this.parts.log.hasRoom() ? proposePollMs : roomPollMs, () => {
+      this.stopPolling = undefined;
+      while (this.stalled.length > 0 && this.mayDecide() && !this.isOver) {
         const input = this.stalled.shift() as Input;
         this.guard(input.kind, () => this.machine.step({ ...input, nowMs: this.clock.nowMs() }));
       }
-      if (this.stalled.length > 0) this.awaitRoom();
-    }, roomPollMs);
+      if (this.stalled.length > 0 && !this.isOver) this.awaitRoom();
+    });
   }
 
   private armTimer(atMs: number): void {
-    clearTimeout(this.timer);
+    this.stopTimer();
     const wait = Math.max(atMs - this.clock.nowMs(), 0);
-    this.timer = setTimeout(() => this.tick(), Math.min(Math.ceil(wait), 60_000));
+    this.stopTimer = this.parts.timing.after(Math.min(Math.ceil(wait), 60_000), () => this.tick());
   }
 
   private tick(): void {
     this.input({ kind: "tick", nowMs: this.clock.nowMs() });
   }
 
+  private mail({ to, envelope }: Extract<Effect, { kind: "send" }>): void {
+    // A leader of the past might offer again what the receiver has long forgotten. Core offers again what has no answer.
+    if (!this.hasLease()) return;
+    const from = envelope.from as Partition;
+    this.parts.mail.send(to, envelope, (answer) => this.input({ kind: "envelope-answered", nowMs: this.clock.nowMs(), from, to, answer }));
+  }
+
   private reply(request: RequestId, reply: Reply): void {
-    const done = this.callbacks.get(request);
+    const asked = this.callbacks.get(request);
     this.callbacks.delete(request);
-    done?.(reply);
+    asked?.done(reply);
   }
 
   private onReplayFailed(effect: ReplayEffect, cause: unknown): void {
@@ -347,3 +420,12 @@ export class ShardHost implements ShardPort {
     this.input({ kind: "replay-failed", nowMs: this.clock.nowMs(), session, handle, activation });
   }
 }
+
+/** What another shard's log holds is committed. */
+const indexHere = (shard: ShardId, end: { readonly lastShard: ShardId; readonly lastIndex: number }) =>
+  end.lastShard === shard ? end.lastIndex : 0;
+
+const unsureText = (shard: ShardId) =>
+  `Shard ${shard} lost its leader before the request was known to be durable: whether it happened is not known; ask again`;
+
+const rejectionOf = (error: HopError): Rejection => ({ reject: error.reason, message: error.message, retryAfterMs: error.retryAfterMs });

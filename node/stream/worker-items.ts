@@ -4,7 +4,7 @@
  * A worker's item is never refused as a whole, because the run or task behind it waits for it:
  * what can't be taken becomes a failure that says why, for the run's code or for an operator.
  */
-import { type HopError, limits, nameProblem, utf8Bytes } from "#core/base";
+import { type HopError, limits, nameProblem, parseRunId, utf8Bytes } from "#core/base";
 import type { Activated, Command, Failure, Payload, TaskDone, WorkerItem } from "#proto";
 import { ActivatedStatus, CommandKind } from "#proto";
 
@@ -48,12 +48,17 @@ export function activatedProblem(message: Activated): string | undefined {
   return undefined;
 }
 
+const named: ReadonlySet<number> = new Set([CommandKind.activity, CommandKind.awaitSignal, CommandKind.sendSignal]);
+
 function commandProblem(command: Command): string | undefined {
-  if (command.kind === CommandKind.unspecified || command.kind > CommandKind.cancelled)
+  if (command.kind === CommandKind.unspecified || command.kind > CommandKind.awaitResult)
     return `is of kind ${command.kind}, which this version does not know`;
-  const isNamed = command.kind === CommandKind.activity || command.kind === CommandKind.awaitSignal;
+  const isNamed = named.has(command.kind);
   const name = isNamed ? nameProblem(command.name) : undefined;
   if (name !== undefined) return `has a name that ${name}`;
+  const isRemote = command.kind === CommandKind.sendSignal || command.kind === CommandKind.awaitResult;
+  const address = isRemote ? parseRunId(command.to) : "";
+  if (typeof address !== "string") return `is about a run whose address ${address.problem}`;
   const { options, durationMs } = command;
   const times = [durationMs, options?.startToCloseMs, options?.scheduleToCloseMs, options?.heartbeatMs, options?.retry?.initialMs];
   const over = times.find((ms) => (ms ?? 0) > limits.timerMsMax);

@@ -4,15 +4,18 @@
  * The first item must be the hello; anything else ends the stream with the reason. An item whose
  * payloads have to be stored holds up the later ones of the stream, and the stream itself.
  */
-import type { SessionId } from "#core/base";
-import { HopError, nameProblem, namespaceProblem } from "#core/base";
-import type { Hello, ServerItemInit, WorkerItem } from "#proto";
+import { asShardId, HopError, nameProblem, namespaceProblem } from "#core/base";
+import type { Hello, NodesInit, ServerItemInit, WorkerItem } from "#proto";
 import type { Closing, Connection, Receiver } from "#proto/connection";
+import type { LocalShards } from "../cluster/local-shards.ts";
+import type { NodeList } from "../service/cluster-control.ts";
 import { OrderedIntake } from "../service/intake.ts";
 import type { PayloadEdge } from "../service/payloads.ts";
 import { asHopError } from "../service/status.ts";
-import type { ShardPort } from "../shard/shard-port.ts";
+import type { Timing } from "../timing.ts";
 import type { WorkerRegistry } from "./registry.ts";
+import { ShardSessions } from "./shard-sessions.ts";
+import type { TaskRoad } from "./task-road.ts";
 import { activatedProblem, brokenActivation, recordedPayloads, refusedItem } from "./worker-items.ts";
 
 export interface WorkerStreamParts {
@@ -20,7 +23,15 @@ export interface WorkerStreamParts {
   /** Version of this node, told to the worker. */
   readonly version: string;
   readonly epoch: () => number;
-  readonly shard: () => ShardPort;
+  /** This node's number; 0 = not part of a cluster. */
+  readonly node: number;
+  readonly shards: Pick<LocalShards, "led" | "ledShards">;
+  readonly tasks: TaskRoad;
+  readonly timing: Timing;
+  /** Nodes that the worker is to hold a stream to; left out: this one alone. */
+  readonly nodes?: NodeList | undefined;
+  /** gRPC address of this node as others know it. */
+  readonly advertised?: (() => string) | undefined;
   /** Unix socket that workers on this machine may use instead; empty = none. */
   readonly localSocket: () => string;
   readonly edge: PayloadEdge;
@@ -66,8 +77,10 @@ export class WorkerStream implements Receiver<WorkerItem> {
   private readonly parts: WorkerStreamParts;
   private readonly address: string;
   private readonly intake: OrderedIntake;
-  private session: SessionId | undefined;
-  private port: ShardPort | undefined;
+  private sessions: ShardSessions | undefined;
+  private session = 0;
+  private workerId = "";
+  private stopNodes: (() => void) | undefined;
 
   constructor(connection: Connection<ServerItemInit>, address: string, parts: WorkerStreamParts) {
     this.connection = connection;
@@ -78,8 +91,8 @@ export class WorkerStream implements Receiver<WorkerItem> {
 
   item(item: WorkerItem): void {
     try {
-      if (this.session === undefined) this.hello(item);
-      else this.take(item, this.session);
+      if (this.sessions === undefined) this.hello(item);
+      else this.take(item, this.sessions);
     } catch (error) {
       this.fail(error);
     }
@@ -92,11 +105,11 @@ export class WorkerStream implements Receiver<WorkerItem> {
 
   closed(closing: Closing): void {
     this.intake.close();
-    const { session, port } = this;
-    if (session === undefined || port === undefined) return;
-    this.session = undefined;
+    this.stopNodes?.();
+    const { sessions, session } = this;
+    if (sessions === undefined) return;
     this.parts.registry.remove(session);
-    port.leave(session);
+    sessions.end();
     this.parts.note("worker gone", { session, kind: closing.kind, reason: closing.message });
   }
 
@@ -105,22 +118,30 @@ export class WorkerStream implements Receiver<WorkerItem> {
     const hello = item.value;
     const problem = helloProblem(hello, this.parts);
     if (problem !== undefined) return this.refuse(problem);
-    const { connection } = this;
     const localSocket = hello.wantsLocal && isThisMachine(this.address) ? this.parts.localSocket() : "";
     if (localSocket !== "") return this.sendAway(localSocket);
-    const link = { send: (out: ServerItemInit) => this.send(out), close: (reason: string) => connection.close(reason) };
-    this.port = this.parts.shard();
-    // The welcome leaves first, whatever joining makes Core send.
-    let early: ServerItemInit[] | undefined = [];
-    const gated = { ...link, send: (out: ServerItemInit) => (early === undefined ? link.send(out) : void early.push(out)) };
-    const session = this.port.join(hello, gated);
+    const { clusterId, version, registry, shards, timing, nodes } = this.parts;
+    const session = registry.nextSession();
+    const close = (reason: string): void => this.connection.close(reason);
+    const sessions = new ShardSessions({ hello, shards, timing, send: (out) => this.send(out), close });
     this.session = session;
-    const { clusterId, version, registry } = this.parts;
-    registry.add({ session, hello, address: this.address, sinceMs: Date.now(), isDraining: false, close: link.close });
-    link.send({ kind: "welcome", value: { clusterId, session, version, epoch: this.parts.epoch() } });
-    const waiting = early;
-    early = undefined;
-    for (const out of waiting) link.send(out);
+    this.sessions = sessions;
+    this.workerId = hello.workerId;
+    registry.add({
+      session,
+      hello,
+      address: this.address,
+      sinceMs: Date.now(),
+      isDraining: false,
+      close,
+      ledChanged: (shard, port) => sessions.ledChanged(shard, port),
+      sessionIn: (shard) => sessions.sessionIn(shard),
+    });
+    const known: NodesInit | undefined = nodes?.nodes();
+    const place = { node: this.parts.node, address: this.parts.advertised?.() ?? "" };
+    this.send({ kind: "welcome", value: { clusterId, session, version, epoch: this.parts.epoch(), nodes: known, ...place } });
+    this.stopNodes = nodes?.onNodes((value) => this.send({ kind: "nodes", value }));
+    sessions.begin();
     this.parts.note("worker connected", {
       session,
       worker: hello.workerId,
@@ -137,33 +158,55 @@ export class WorkerStream implements Receiver<WorkerItem> {
     this.connection.end();
   }
 
-  private take(item: WorkerItem, session: SessionId): void {
+  private take(item: WorkerItem, sessions: ShardSessions): void {
     if (item.kind === "hello") return this.refuse("it said hello twice");
     // Items of kinds that a later version adds are left out, as unknown fields are.
     if (item.kind === "unknown") return;
     if (item.kind === "draining") {
-      const worker = this.parts.registry.list().find((each) => each.session === session);
+      const worker = this.parts.registry.list().find((each) => each.session === this.session);
       if (worker !== undefined) worker.isDraining = true;
     }
     const fit = fitted(item);
     this.intake.add(
       this.parts.edge.admit(recordedPayloads(fit)),
-      () => this.deliver(fit),
+      () => this.deliver(fit, sessions),
       (error) => {
         const refused = refusedItem(fit, asHopError(error));
-        if (refused !== undefined) this.deliver(refused);
+        if (refused !== undefined) this.deliver(refused, sessions);
       },
     );
   }
 
-  private deliver(item: WorkerItem): void {
-    const { session, port } = this;
-    if (session === undefined || port === undefined) return;
+  private deliver(item: WorkerItem, sessions: ShardSessions): void {
     try {
-      port.receive(session, item);
+      this.pass(item, sessions);
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  private pass(item: WorkerItem, sessions: ShardSessions): void {
+    switch (item.kind) {
+      case "activated":
+      case "queryAnswer":
+      case "evicted":
+        return sessions.said(item);
+      case "taskDone":
+      case "heartbeat":
+        return this.parts.tasks.bring(item, this.workerId, (shard, port, said) => sessions.ofTask(shard, port, said));
+      case "draining":
+        return sessions.drain();
+      case "capacity":
+        return sessions.resize(item.value.activitySlots);
+      case "held":
+        return this.recalled(item.value, sessions);
+      default:
+    }
+  }
+
+  private recalled(held: Extract<WorkerItem, { kind: "held" }>["value"], sessions: ShardSessions): void {
+    if (held.token.length > heldMax) return this.refuse(`it holds ${held.token.length} tasks, want at most ${heldMax}`);
+    sessions.held(asShardId(held.shard), held.token);
   }
 
   private send(item: ServerItemInit): void {

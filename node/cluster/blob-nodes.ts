@@ -1,0 +1,24 @@
+/** Who keeps the cluster's blobs, from the view and what was heard of the nodes. */
+import type { NodeId } from "#core/base";
+import { replicationDefault } from "#core/placement";
+import type { BlobNodes } from "./cluster-blobs.ts";
+import type { Placement } from "./placement.ts";
+
+/** A node that nothing was heard from for so long is asked last. */
+const heardMsMax = 2_000;
+
+export function blobNodes(placement: Placement): BlobNodes {
+  const { self, net, timing } = placement.parts;
+  const members = (): NodeId[] => {
+    const here = [...placement.view.nodes.values()].filter(({ standing }) => standing === "member" || standing === "leaving");
+    return here.length === 0 ? [self] : here.map((each) => each.node);
+  };
+  return {
+    self,
+    members,
+    replicas: () => largestOdd(Math.min(placement.view.replicationWanted || replicationDefault, members().length)),
+    isHeard: (node) => net.lastHeardMs(node) > 0 && timing.monotonicMs() - net.lastHeardMs(node) <= heardMsMax,
+  };
+}
+
+const largestOdd = (count: number) => Math.max(1, count % 2 === 0 ? count - 1 : count);

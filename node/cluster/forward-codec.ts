@@ -1,0 +1,157 @@
+/**
+ * Commands and replies as they travel between nodes, to Core's own forms and back.
+ *
+ * What arrives was validated where the client asked; here it is only read, so a version that
+ * knows a newer kind is refused by name and never misread.
+ */
+import type { Reason, Rejection, Reply, RunId } from "#core/base";
+import { asSeq, HopError, instanceOf, namespaceOf, parseRunId, reasons, unreachable } from "#core/base";
+import type { Command } from "#core/shard";
+import type { ErrorDetail, ForwardedCommand, ForwardedCommandInit, ForwardedReply, ForwardedReplyInit, Identity } from "#proto";
+import { toDetail } from "../service/status.ts";
+
+/** Where a command goes, and who asks. */
+export interface Envelope {
+  readonly identity: Identity;
+  readonly shard: number;
+  readonly epoch: number;
+}
+
+export function forwardedOf(envelope: Envelope, command: Command): ForwardedCommandInit {
+  const { run } = command;
+  switch (command.kind) {
+    case "start": {
+      const { type, input, contention, idempotencyKey, deadlineMs, awaitResult, bundle } = command;
+      const value = { type, input, contention, idempotencyKey, deadlineMs, awaitResult, bundle };
+      return { ...envelope, kind: "start", value: { ...value, namespace: namespaceOf(run), instance: instanceOf(run) } };
+    }
+    case "signal":
+      return { ...envelope, kind: "signal", value: { run, name: command.name, payload: command.payload, id: command.id } };
+    case "query":
+      return { ...envelope, kind: "query", value: { run, name: command.name, input: command.input } };
+    case "await-result":
+      return { ...envelope, kind: "await", value: { run } };
+    case "cancel":
+      return { ...envelope, kind: "cancel", value: { run, reason: command.reason } };
+    case "terminate":
+      return { ...envelope, kind: "terminate", value: { run, reason: command.reason } };
+    case "resume":
+      return { ...envelope, kind: "resume", value: { run, bundle: command.bundle } };
+    default:
+      return unreachable(command);
+  }
+}
+
+function runIdOf(text: string): RunId {
+  const run = parseRunId(text);
+  if (typeof run === "string") return run;
+  throw new HopError("BAD_REQUEST", `Cannot take a forwarded command: its run ${run.problem}`);
+}
+
+/** Throws `HopError` BAD_REQUEST for what is no command of this version. */
+export function commandOf(message: ForwardedCommand): Command {
+  switch (message.kind) {
+    case "start": {
+      const { namespace, instance, type, bundle, input, contention, idempotencyKey, deadlineMs, awaitResult } = message.value;
+      const run = runIdOf(`${namespace}:${instance}`);
+      const how = contention === "reject" ? "reject" : "attach";
+      return { kind: "start", run, type, bundle, input, contention: how, idempotencyKey, deadlineMs, awaitResult };
+    }
+    case "signal": {
+      const { run, name, payload, id } = message.value;
+      return { kind: "signal", run: runIdOf(run), name, payload, id };
+    }
+    case "query":
+      return { kind: "query", run: runIdOf(message.value.run), name: message.value.name, input: message.value.input };
+    case "await":
+      return { kind: "await-result", run: runIdOf(message.value.run) };
+    case "cancel":
+      return { kind: "cancel", run: runIdOf(message.value.run), reason: message.value.reason };
+    case "terminate":
+      return { kind: "terminate", run: runIdOf(message.value.run), reason: message.value.reason };
+    case "resume":
+      return { kind: "resume", run: runIdOf(message.value.run), bundle: message.value.bundle };
+    case "unknown":
+      throw new HopError("BAD_REQUEST", "Cannot take a forwarded command: this version does not know its kind");
+    default:
+      return unreachable(message);
+  }
+}
+
+/** Who leads a shard, as another node knows it. */
+export interface LeaderHint {
+  /** 0 = not known. */
+  readonly leader: number;
+  readonly leaseEpoch: number;
+}
+
+export function forwardedReplyOf(reply: Reply, hint: () => LeaderHint): ForwardedReplyInit {
+  switch (reply.kind) {
+    case "started": {
+      const { run, generation, attached, outcome } = reply;
+      return { kind: "start", value: { run, generation, attached, outcome } };
+    }
+    case "signalled":
+      return { kind: "signal", value: { seq: reply.seq } };
+    case "outcome":
+      return { kind: "outcome", value: { outcome: reply.outcome, generation: reply.generation } };
+    case "queried":
+      return { kind: "query", value: { result: reply.result } };
+    case "resumed":
+      return { kind: "resumed", value: { bundle: reply.bundle } };
+    case "done":
+      return { kind: "done", value: {} };
+    case "rejected":
+      return { kind: "refused", value: { error: toDetail(reply.rejection), ...hint(), started: reply.started } };
+    case "enveloped":
+      throw new HopError("INTERNAL", "Cannot forward a reply: it answers an envelope, not a command");
+    default:
+      return unreachable(reply);
+  }
+}
+
+export function rejectionOf(detail: ErrorDetail | undefined): Rejection {
+  if (detail === undefined || !(detail.reason in reasons)) {
+    return { reject: "INTERNAL", message: detail?.message ?? "Another node refused the command without a reason" };
+  }
+  const { reason, message, retryAfterMs, epoch } = detail;
+  return { reject: reason as Reason, message, retryAfterMs, epoch };
+}
+
+/** What another node answered, with what it knows of the leader where it refused. */
+export function replyOf(message: ForwardedReply): { readonly reply: Reply; readonly hint?: LeaderHint } {
+  switch (message.kind) {
+    case "start": {
+      const { run, generation, attached, outcome } = message.value;
+      const started = { kind: "started", run: run as RunId, generation, attached } as const;
+      return { reply: outcome === undefined ? started : { ...started, outcome } };
+    }
+    case "signal":
+      return { reply: { kind: "signalled", seq: asSeq(message.value.seq) } };
+    case "outcome": {
+      const { outcome, generation } = message.value;
+      if (outcome === undefined) return { reply: refused("Another node answered a wait without an outcome") };
+      return { reply: { kind: "outcome", outcome, generation } };
+    }
+    case "query":
+      return { reply: { kind: "queried", result: message.value.result } };
+    case "resumed":
+      return { reply: { kind: "resumed", bundle: message.value.bundle } };
+    case "done":
+      return { reply: { kind: "done" } };
+    case "refused": {
+      const { error, leader, leaseEpoch, started } = message.value;
+      const hint = { leader, leaseEpoch };
+      const rejected = { kind: "rejected", rejection: rejectionOf(error) } as const;
+      if (started === undefined) return { reply: rejected, hint };
+      const { run, generation, attached } = started;
+      return { reply: { ...rejected, started: { run: run as RunId, generation, attached } }, hint };
+    }
+    case "unknown":
+      return { reply: refused("Another node answered in a way that this version does not know") };
+    default:
+      return unreachable(message);
+  }
+}
+
+const refused = (message: string): Reply => ({ kind: "rejected", rejection: { reject: "INTERNAL", message } });

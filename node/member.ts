@@ -1,0 +1,384 @@
+/**
+ * A node that belongs to a cluster: its replicas, the road to everybody else's, and what the
+ * services stand on.
+ */
+import type { Server } from "@grpc/grpc-js";
+import { asNodeId, firstDataShard, type Hasher, type NodeId, placementShard, type ShardId } from "#core/base";
+import type { ClusterView } from "#core/placement";
+import { messageOf } from "#core/raft";
+import { decodeTransferRequest, fromBytes, type Identity, type NodeInfo, type ServerItemInit, type WorkerItem } from "#proto";
+import type { Connection, Open } from "#proto/connection";
+import { BlobKeeper } from "./cluster/blob-keeper.ts";
+import { blobNodes } from "./cluster/blob-nodes.ts";
+import { ClusterBlobs } from "./cluster/cluster-blobs.ts";
+import { ConsistencyCheck } from "./cluster/consistency-check.ts";
+import type { MemberParts } from "./cluster/control.ts";
+import { ClusterDeployments } from "./cluster/deployments.ts";
+import { serveFigures } from "./cluster/figures.ts";
+import { serveJoining } from "./cluster/joining.ts";
+import { MailRoad } from "./cluster/mail.ts";
+import { MemberAddresses } from "./cluster/node-list.ts";
+import { Placement } from "./cluster/placement.ts";
+import { servePlacement } from "./cluster/placement-service.ts";
+import { PlannerLoop, transferCall } from "./cluster/planner-loop.ts";
+import { Router } from "./cluster/router.ts";
+import { RunLists } from "./cluster/run-lists.ts";
+import { mapOf } from "./cluster/shard-map.ts";
+import { ShardService } from "./cluster/shard-service.ts";
+import { Verifier } from "./cluster/verify.ts";
+import type { CompleteConfig } from "./config.ts";
+import type { NodeIdentity } from "./identity.ts";
+import { KnownPeers } from "./known-peers.ts";
+import { errorFields } from "./observe/logger.ts";
+import type { Metrics } from "./observe/metrics.ts";
+import { countRecord } from "./observe/record-figures.ts";
+import type { PeerNet } from "./peer/peer-net.ts";
+import { HostedShards } from "./replica/hosted-shards.ts";
+import { LocalVoter } from "./replica/local-voter.ts";
+import { placementDoor } from "./replica/placement-door.ts";
+import { bootstrapGroup, PlacementReplica } from "./replica/placement-replica.ts";
+import { Replicas } from "./replica/replicas.ts";
+import { fetchSnapshot, serveSnapshots } from "./replica/snapshot-road.ts";
+import { Calls } from "./service/calls.ts";
+import { ClientService } from "./service/client-service.ts";
+import { addDispatch } from "./service/dispatch-service.ts";
+import { PayloadEdge } from "./service/payloads.ts";
+import type { Edge } from "./service/unary.ts";
+import type { Storage } from "./storage.ts";
+import { WorkerRegistry } from "./stream/registry.ts";
+import { TaskRoad } from "./stream/task-road.ts";
+import { WorkerStream, type WorkerStreamParts } from "./stream/worker-stream.ts";
+import { realTiming } from "./timing.ts";
+import { VisibilityPump } from "./visibility-pump.ts";
+
+const hasher: Hasher = {
+  sha256(data, out) {
+    Bun.SHA256.hash(data, out);
+  },
+};
+const itself: Identity = { issuer: "core", subject: "node", verified: true, causeSeq: 0 };
+/** Without a word from a node for this long its sleeping groups wake. */
+const silentMs = 1500;
+const announceRetryMs = 1000;
+const foundPollMs = 2;
+
+export interface MemberOptions {
+  readonly config: CompleteConfig;
+  readonly identity: NodeIdentity;
+  readonly storage: Storage;
+  readonly net: PeerNet;
+  readonly metrics: Metrics;
+  readonly edge: Edge;
+  /** What others are told of this node. */
+  readonly info: () => NodeInfo;
+  /** Voters of placement that seeds named. */
+  readonly known: readonly NodeId[];
+  readonly localSocket: () => string;
+  readonly fault: (where: string, error: unknown) => void;
+  readonly onPoison: (cause: Error) => void;
+}
+
+export class Member {
+  readonly placement: Placement;
+  readonly workers = new WorkerRegistry();
+  private readonly options: MemberOptions;
+  private readonly replicas: Replicas;
+  private readonly voter: PlacementReplica;
+  private readonly hosted: HostedShards;
+  private readonly router: Router;
+  private readonly planner: PlannerLoop;
+  private readonly addresses: MemberAddresses;
+  private readonly verifier: Verifier;
+  private readonly check: ConsistencyCheck;
+  private readonly blobs: ClusterBlobs;
+  private readonly keeper: BlobKeeper;
+  private readonly pump: VisibilityPump;
+  private readonly peers: KnownPeers;
+  private readonly client: ClientService;
+  private readonly workerParts: WorkerStreamParts;
+  private isClosed = false;
+
+  /** Writes the beginning of a cluster that has this node alone, where the log is empty. */
+  static found(storage: Storage, self: NodeId): void {
+    const { log } = storage;
+    if (log.lastIndex(placementShard) > 0) return;
+    for (const shard of [placementShard, firstDataShard]) bootstrapGroup(log, shard, self);
+    log.kick(true);
+  }
+
+  constructor(options: MemberOptions) {
+    this.options = options;
+    const { config, identity, storage, net, metrics, edge } = options;
+    const { log, checkpoint, segments, projector } = storage;
+    const self = identity.nodeId;
+    const timing = realTiming;
+    const note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>): void =>
+      config.logger[level](what, fields);
+    const stores = { log, checkpoint, hasher, projector };
+    const send = (shard: ShardId, message: Parameters<PeerNet["sendRaft"]>[2]) =>
+      void net.sendRaft(asNodeId(message.to ?? 0), shard, message);
+    const draw = (below: number) => Math.floor(Math.random() * below);
+
+    this.peers = new KnownPeers(config.dataDir, self, net);
+    this.voter = new PlacementReplica({
+      self,
+      log,
+      hasher,
+      timing,
+      draw,
+      note,
+      send,
+      onFault: options.onPoison,
+      onChanged: () => local.changed(),
+    });
+    const local = new LocalVoter(this.voter);
+    const placement = new Placement({
+      self,
+      net,
+      timing,
+      local: () => local,
+      known: () => [...options.known, ...this.peers.nodes()],
+      loads: () => this.hosted.loads(),
+      note,
+    });
+    this.placement = placement;
+    this.hosted = new HostedShards({ log, hasher, checkpoint, timing, replicas: () => this.replicas, placement: this.voter });
+    this.router = new Router({ self, shards: this.hosted, net, timing });
+    const mail = new MailRoad({ self, net, router: this.router, shards: this.hosted });
+    this.replicas = new Replicas({
+      self,
+      log,
+      checkpoint,
+      segments,
+      hasher,
+      timing,
+      draw,
+      note,
+      send,
+      onFault: options.onPoison,
+      mail,
+      placement: placementDoor(placement, self),
+      onLed: (shard, host) => this.hosted.changed(shard, host),
+      fetchSnapshot: (replica, offered) => fetchSnapshot({ stores, net, note }, replica, offered),
+      isHeard: (node) => node === self || performance.now() - net.lastHeardMs(node) < silentMs,
+      onGone: (shard, range) => projector.forget(shard, range),
+      onCommitted: () => this.pump.onCommitted(),
+    });
+    this.pump = new VisibilityPump({
+      logs: () => this.hosted.logs(),
+      log,
+      projector,
+      // Each event is counted once in the cluster: where its shard is led.
+      onRecord: ({ shard, body }) => void (this.hosted.led(shard) !== undefined && countRecord(body, metrics)),
+      onFault: (error) => options.fault("visibility", error),
+      warn: (message) => config.logger.warn(message),
+    });
+    this.planner = new PlannerLoop({ placement });
+    this.addresses = new MemberAddresses(placement);
+    this.verifier = new Verifier(placement, this.hosted);
+    this.check = new ConsistencyCheck({
+      placement,
+      verifier: this.verifier,
+      onDifference: (shard, verdict) => {
+        metrics.replicasDiffer();
+        config.logger.error("replicas of a shard differ", { shard, verdict });
+      },
+    });
+    this.blobs = new ClusterBlobs({
+      local: storage.blobs,
+      net,
+      nodes: blobNodes(placement),
+    });
+    const stored = () => storage.blobs.hashes();
+    this.keeper = new BlobKeeper({ blobs: this.blobs, nodes: blobNodes(placement), timing, stored, note });
+    const payloads = new PayloadEdge(this.blobs);
+    const deployments = new ClusterDeployments(placement);
+    const calls = new Calls({ router: this.router, edge: payloads, deployments });
+    const runs = new RunLists({ self, net, router: this.router, shards: this.hosted, pump: this.pump, timing });
+    this.client = new ClientService(
+      { calls, router: this.router, blobs: this.blobs, runs, registry: deployments, nodes: this.addresses },
+      edge,
+    );
+    const tasks = new TaskRoad({
+      self,
+      net,
+      router: this.router,
+      shards: this.hosted,
+      timing,
+      note: (what, fields) => config.logger.info(what, fields),
+    });
+    this.workerParts = {
+      clusterId: identity.clusterId,
+      version: config.version,
+      epoch: () => this.router.epoch,
+      node: self,
+      shards: this.hosted,
+      tasks,
+      timing,
+      nodes: this.addresses,
+      advertised: () => options.info().grpc,
+      localSocket: options.localSocket,
+      edge: payloads,
+      registry: this.workers,
+      note: (what, fields) => config.logger.info(what, fields),
+      onFault: (error) => options.fault("Dispatch/Connect", error),
+    };
+    this.hosted.onLedChanged = (shard, port) => {
+      this.workers.ledChanged(shard, port);
+      if (port !== undefined) this.router.opened(shard);
+    };
+    this.servePeers(stores);
+    metrics.watch({
+      activeRuns: () => this.hosted.figure("residentRuns"),
+      readyTasks: () => this.hosted.figure("readyTasks"),
+      workers: () => this.workers.size,
+      clientSessions: () => this.client.sessionCount,
+    });
+  }
+
+  /** What the admin service needs. */
+  get parts(): MemberParts {
+    return { placement: this.placement, addresses: this.addresses, verifier: this.verifier };
+  }
+
+  /** This node's place in the cluster's view; undefined before it is known. */
+  get entry() {
+    return this.placement.view.nodes.get(this.options.identity.nodeId);
+  }
+
+  start(): void {
+    const { log } = this.options.storage;
+    log.onDurable = () => this.replicas.onDurable();
+    log.onPoison = (cause) => this.options.onPoison(cause);
+    this.placement.onView((view) => this.onView(view));
+    this.voter.start();
+    this.replicas.adopt(placementShard, this.voter);
+    this.replicas.start();
+    this.placement.start();
+    this.planner.start();
+    this.check.start();
+    void this.announce();
+  }
+
+  /** Resolves when the view has all keys owned and this node in it. */
+  async ready(): Promise<void> {
+    const { nodeId } = this.options.identity;
+    const isIn = (view: ClusterView) => view.nodes.has(nodeId) && view.ranges.length > 0;
+    while (!this.isClosed && !isIn(this.placement.view))
+      await this.placement.until(isIn, 60_000, "this node in the cluster's view").catch(() => {});
+  }
+
+  addServices(server: Server): void {
+    this.client.addTo(server);
+    addDispatch(server, this.options.edge, this.workerParts);
+  }
+
+  readonly acceptWorker: Open<ServerItemInit, WorkerItem> = (connection) => this.accept(connection, "in-process");
+
+  accept(connection: Connection<ServerItemInit>, address: string): WorkerStream {
+    return new WorkerStream(connection, address, this.workerParts);
+  }
+
+  blob(sha256: Uint8Array): Promise<Uint8Array> {
+    return this.blobs.get(sha256);
+  }
+
+  hasRoom(): boolean {
+    return this.options.storage.log.hasRoom();
+  }
+
+  /** Answers what is open with a refusal that clients retry. */
+  stopServing(): void {
+    this.isClosed = true;
+    this.planner.close();
+    this.check.close();
+    this.router.close();
+    this.workers.closeAll("The node is stopping");
+    this.client.closeSessions("The node is stopping");
+  }
+
+  /** Hands leaderships over where others can take them, and saves what changed: a disk that is full is not waited for. */
+  async settle(limits: { readonly handOverMs: number; readonly settleMs: number }): Promise<void> {
+    await this.hosted.handOver(limits.handOverMs);
+    await this.hosted.settle(limits.settleMs);
+  }
+
+  /** The log can take no more: nothing that is not acknowledged yet ever will be. */
+  onPoison(): void {
+    this.router.close();
+    this.replicas.stop();
+  }
+
+  /** Who decides for the cluster, for nodes that look for it. */
+  voters() {
+    const { view } = this.placement;
+    return (view.placement?.voters ?? []).map((node) => ({ node, address: view.nodes.get(node)?.info.peer ?? "" }));
+  }
+
+  async close(): Promise<void> {
+    this.placement.close();
+    this.addresses.close();
+    this.keeper.close();
+    this.replicas.stop();
+    await this.pump.close();
+  }
+
+  private servePeers(stores: Parameters<typeof serveSnapshots>[1]): void {
+    const { net } = this.options;
+    net.onRaft = (_, shard, decoded) => {
+      const message = messageOf(decoded);
+      if ("problem" in message)
+        return this.options.config.logger.warn("a message of a peer was dropped", { shard, problem: message.problem });
+      this.replicas.receive(shard, message);
+    };
+    net.onUnreachable = (node) => this.replicas.onUnreachable(node);
+    net.beatPayload = (to) => this.replicas.sleepersFor(to);
+    net.onBeat = (from, payload) => this.replicas.onSleepers(from, payload);
+    servePlacement(this.placement);
+    serveFigures(this.placement);
+    serveJoining(this.placement);
+    serveSnapshots(net, stores, (shard, node, isTaken) => this.replicas.snapshotSent(shard, node, isTaken));
+    net.serve(transferCall, (_, body) => {
+      const { shard, to } = fromBytes(decodeTransferRequest, body);
+      this.replicas.transfer(shard as ShardId, asNodeId(to));
+      return new Uint8Array(0);
+    });
+    const { router, hosted, workers } = this;
+    new ShardService({ net, shards: hosted, router, sessionOf: (worker, shard) => workers.sessionOf(worker, shard) });
+  }
+
+  private onView(view: ClusterView): void {
+    this.peers.take(view);
+    const map = mapOf(view);
+    if (map !== undefined) this.router.install(map);
+    this.replicas.reconcile();
+    this.keeper.onMembers();
+  }
+
+  /** Whether this node leads a placement that knows of no cluster: it has just been made. */
+  private async isToFound(): Promise<boolean> {
+    const isUnsure = () => this.options.identity.nodeId === 1 && this.placement.view.clusterId === "" && !this.placement.leads;
+    while (isUnsure() && !this.isClosed) await new Promise((resolve) => setTimeout(resolve, foundPollMs));
+    return this.placement.leads && this.placement.view.clusterId === "";
+  }
+
+  /** Tells placement where this node is now; the first node of a cluster tells it that there is one. */
+  private async announce(): Promise<void> {
+    const { identity, info, config } = this.options;
+    const { clusterId, nodeId } = identity;
+    while (!this.isClosed) {
+      try {
+        const isFounder = await this.isToFound();
+        const reply = isFounder
+          ? await this.placement.command(itself, { kind: "bootstrap", clusterId, info: info() })
+          : await this.placement.command(itself, { kind: "join", clusterId, node: nodeId, info: info() });
+        if (reply.kind !== "rejected") return;
+        if (reply.rejection.reject !== "STORE_UNAVAILABLE")
+          config.logger.warn("placement does not take this node's address", { reason: reply.rejection.message });
+      } catch (error) {
+        config.logger.info("placement is not reached yet", errorFields(error));
+      }
+      await new Promise((resolve) => setTimeout(resolve, announceRetryMs));
+    }
+  }
+}

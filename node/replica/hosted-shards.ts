@@ -1,0 +1,168 @@
+/** The replicas of this node, as the rest of the node sees them: ports, loads, digests. */
+import { asIndex, type Hasher, HopError, placementShard, type ShardId } from "#core/base";
+import type { ShardLoadReport } from "#core/placement";
+import { digestOf, type ShardFigures } from "#core/shard";
+import type { ReplicaDigestInit } from "#proto";
+import type { CheckpointStore, LogStore } from "#store";
+import type { LedChanged, LocalShards } from "../cluster/local-shards.ts";
+import type { ReplicaDigests } from "../cluster/verify.ts";
+import type { ShardHost } from "../shard/shard-host.ts";
+import type { Timing } from "../timing.ts";
+import type { CommittedLog } from "../visibility-pump.ts";
+import type { PlacementReplica } from "./placement-replica.ts";
+import type { Replicas } from "./replicas.ts";
+
+export interface HostedShardsParts {
+  readonly log: LogStore;
+  readonly checkpoint: CheckpointStore;
+  readonly hasher: Hasher;
+  readonly timing: Timing;
+  readonly replicas: () => Replicas;
+  readonly placement: PlacementReplica;
+}
+
+const handOverPollMs = 20;
+/** The states are walked for it. */
+const sizeEveryMs = 20_000;
+
+interface Size {
+  readonly bytes: number;
+  readonly partitions: number;
+  readonly splitAt?: number;
+}
+
+export class HostedShards implements LocalShards, ReplicaDigests {
+  onLedChanged: LedChanged = () => {};
+  private readonly parts: HostedShardsParts;
+  private readonly hosts = new Map<ShardId, ShardHost>();
+  /** Last index of each shard at the last report, and when: what is between makes the rate. */
+  private readonly before = new Map<ShardId, { readonly index: number; readonly atMs: number }>();
+
+  private readonly sizes = new Map<ShardId, { readonly size: Size; readonly atMs: number }>();
+
+  constructor(parts: HostedShardsParts) {
+    this.parts = parts;
+  }
+
+  changed(shard: ShardId, host: ShardHost | undefined): void {
+    if (host === undefined) this.hosts.delete(shard);
+    else this.hosts.set(shard, host);
+    this.onLedChanged(shard, host);
+  }
+
+  led(shard: ShardId): ShardHost | undefined {
+    return this.hosts.get(shard);
+  }
+
+  ledShards(): ShardId[] {
+    return [...this.hosts.keys()];
+  }
+
+  replicas(): ShardId[] {
+    return [...this.parts.replicas().all()].map((each) => each.shard);
+  }
+
+  *logs(): Generator<CommittedLog> {
+    for (const { shard, replica } of this.parts.replicas().all()) yield { shard, commitIndex: replica.appliedIndex };
+  }
+
+  /** Sum over the shards that are led here. */
+  figure(name: keyof ShardFigures): number {
+    let sum = 0;
+    for (const host of this.hosts.values()) sum += host.figures()[name];
+    return sum;
+  }
+
+  loads(): Map<ShardId, ShardLoadReport> {
+    const loads = new Map<ShardId, ShardLoadReport>();
+    const nowMs = this.parts.timing.monotonicMs();
+    for (const { shard, group } of this.parts.replicas().all()) {
+      const { lastIndex, leads } = group;
+      const before = this.before.get(shard);
+      const seconds = before === undefined ? 0 : (nowMs - before.atMs) / 1000;
+      const eventsPerSecond = before === undefined || seconds <= 0 ? 0 : Math.max(lastIndex - before.index, 0) / seconds;
+      this.before.set(shard, { index: lastIndex, atMs: nowMs });
+      const lag = new Map([...group.status().progress].map(([node, { match }]) => [node, Math.max(lastIndex - match, 0)]));
+      const { bytes, partitions, splitAt } = this.sizeOf(shard);
+      loads.set(shard, { leads, bytes, eventsPerSecond, partitions, lastIndex, lag, ...(splitAt === undefined ? {} : { splitAt }) });
+    }
+    return loads;
+  }
+
+  async digest(shard: ShardId, index: number): Promise<ReplicaDigestInit> {
+    const { placement, replicas, log } = this.parts;
+    const replica = shard === placementShard ? placement.replica : replicas().get(shard)?.replica;
+    if (replica === undefined) throw new HopError("SHARD_NOT_FOUND", `Cannot digest shard ${shard}: this node has no replica of it`);
+    const through = index === 0 ? replica.appliedIndex : asIndex(index);
+    if (replica.appliedIndex < through || log.durableIndex(shard) < through)
+      throw new HopError("STORE_UNAVAILABLE", `Cannot digest shard ${shard} at index ${through}: this replica is not that far`, {
+        retryAfterMs: 100,
+      });
+    // A leader's states may be ahead of what is committed.
+    const stateHash = replica.machine.lastIndex === through ? await this.stateHash(shard) : new Uint8Array(0);
+    return { appliedIndex: through, stateHash, logHash: await this.logHash(shard, through) };
+  }
+
+  /** Gives each lead to another voter that can take it, for as long as that takes, but not longer. */
+  async handOver(msMax: number): Promise<void> {
+    const { timing } = this.parts;
+    const untilMs = timing.monotonicMs() + msMax;
+    const pause = () => new Promise<void>((resolve) => void timing.after(handOverPollMs, resolve));
+    while (timing.monotonicMs() < untilMs) {
+      const leading = [...this.parts.replicas().everyGroup()].filter((group) => group.leads && !group.isSoleVoter);
+      if (leading.length === 0) return;
+      for (const group of leading) group.handOver();
+      await pause();
+    }
+  }
+
+  /** Makes everything that was decided durable and saves the states, if that is done within `msMax`. */
+  async settle(msMax: number): Promise<void> {
+    const { log, timing } = this.parts;
+    const untilMs = timing.monotonicMs() + msMax;
+    const over = () => timing.monotonicMs() >= untilMs || !log.hasRoom();
+    const pause = () => new Promise<void>((resolve) => void timing.after(2, resolve));
+    for (const host of this.hosts.values()) host.hurry();
+    const replicas = [...this.parts.replicas().all()];
+    while (!over() && replicas.some(({ group }) => group.leads && group.commitIndex < group.lastIndex)) await pause();
+    let left = replicas.length;
+    for (const replica of replicas) replica.flush(() => left--);
+    while (!over() && left > 0) await pause();
+  }
+
+  /** Of the states as of now, whatever happens while they are read. */
+  private async stateHash(shard: ShardId): Promise<Uint8Array> {
+    const sum = new Uint8Array(32);
+    if (shard === placementShard) {
+      this.parts.hasher.sha256(this.parts.placement.replica.machine.encodeState(), sum);
+      return sum;
+    }
+    for (const part of this.parts.replicas().get(shard)?.stateParts() ?? []) {
+      const one = digestOf(part, this.parts.hasher);
+      for (const [i, byte] of one.entries()) sum[i] = (sum[i] as number) ^ byte;
+      await new Promise<void>((resolve) => void this.parts.timing.after(0, resolve));
+    }
+    return sum;
+  }
+
+  private async logHash(shard: ShardId, through: number): Promise<Uint8Array> {
+    const { log } = this.parts;
+    const hash = new Bun.CryptoHasher("sha256");
+    for await (const { index, term, kind, body } of log.scan(shard, asIndex(1), asIndex(through + 1))) {
+      hash.update(`${index} ${term} ${kind} ${body.length}\n`);
+      hash.update(body);
+    }
+    return new Uint8Array(hash.digest().buffer);
+  }
+
+  private sizeOf(shard: ShardId): Size {
+    const replica = this.parts.replicas().get(shard);
+    if (replica === undefined || !replica.group.leads) return { bytes: 0, partitions: 0 };
+    const nowMs = this.parts.timing.monotonicMs();
+    const known = this.sizes.get(shard);
+    if (known !== undefined && nowMs - known.atMs < sizeEveryMs) return known.size;
+    const size = this.parts.checkpoint.sizeOf(replica.range);
+    this.sizes.set(shard, { size, atMs: nowMs });
+    return size;
+  }
+}

@@ -1,0 +1,341 @@
+/**
+ * All replicas of this node: one clock for their groups, the way of messages to them, their births
+ * and ends.
+ *
+ * A group in which nothing happens goes to sleep: its leader says so with the next beat of its
+ * node, and its members stop counting. They wake when something is said or asked, or when the
+ * leader's node is not heard any more. So a thousand idle shards cost a node no more than a few.
+ */
+import { asIndex, asTerm, bytesEqual, inRange, type KeyRange, type NodeId, placementShard, type ShardId } from "#core/base";
+import { type Message, MessageKind, membersOf, noConf } from "#core/raft";
+import type { ShardHost } from "../shard/shard-host.ts";
+import { tickAt, tickMs } from "../timing.ts";
+import type { Group } from "./group.ts";
+import { ShardReplica } from "./shard-replica.ts";
+import { decodeSleepers, encodeSleepers, type Sleeper } from "./sleepers.ts";
+import type { ReplicaSurroundings } from "./surroundings.ts";
+
+/** Anything with a group: a shard's replica, or placement's. */
+export interface GroupMember {
+  readonly group: Group;
+  onDurable(): void;
+  stop(): void;
+}
+
+export interface ReplicasParts extends Omit<ReplicaSurroundings, "shards"> {
+  /** A shard opened or closed for business here. */
+  readonly onLed: (shard: ShardId, host: ShardHost | undefined) => void;
+  /** Fetches a snapshot for this node's member, and has it installed when it is there. One that fails is offered again. */
+  readonly fetchSnapshot: (replica: ShardReplica, offered: Message) => void;
+  /** Whether something was heard from the node lately. */
+  readonly isHeard: (node: NodeId) => boolean;
+  /** What was projected of the keys is another's now. */
+  readonly onGone: (shard: ShardId, range: KeyRange) => void;
+  /** A shard has committed further here. */
+  readonly onCommitted: () => void;
+}
+
+/** Ticks without anything said or asked after which a group sleeps. */
+const sleepyTicks = 40;
+/** Sleeping groups are looked at each so many ticks: far less than an election takes. */
+const watchTicks = 4;
+/** A new shard's first election is tried again this often: the other members may not be born yet. */
+const birthRetryMs = 10;
+const birthRetries = 30;
+const forgetPollMs = 5;
+
+/** What was said of sleeping groups, and as of which change of them. */
+interface Lullaby {
+  readonly version: number;
+  readonly bytes: Uint8Array | undefined;
+}
+
+interface Idleness {
+  ticks: number;
+  isAsleep: boolean;
+}
+
+export class Replicas {
+  private readonly parts: ReplicasParts;
+  private readonly around: ReplicaSurroundings;
+  private readonly shards = new Map<ShardId, ShardReplica>();
+  private readonly members = new Map<ShardId, GroupMember>();
+  private readonly awake = new Set<ShardId>();
+  private readonly idle = new Map<ShardId, Idleness>();
+  /** Changes with each group that goes to sleep, wakes or ends. */
+  private sleepVersion = 0;
+  private readonly told = new Map<NodeId, Lullaby>();
+  /** Of each node what it said last, where all that it named sleeps here. */
+  private readonly obeyed = new Map<NodeId, Lullaby>();
+  private ticks = 0;
+  private stopTimer = () => {};
+  private isStopped = false;
+
+  constructor(parts: ReplicasParts) {
+    this.parts = parts;
+    this.around = {
+      ...parts,
+      shards: {
+        born: (child, campaigns) => this.born(child, campaigns),
+        replica: (shard) => this.shards.get(shard),
+        all: () => this.shards.values(),
+        retire: (shard) => this.drop(shard),
+        removed: (shard) => this.remove(shard),
+        committed: () => parts.onCommitted(),
+        opened: (shard, host) => parts.onLed(shard, host),
+        closed: (shard) => parts.onLed(shard, undefined),
+        snapshotOffered: (shard, message) => {
+          const replica = this.shards.get(shard);
+          if (replica !== undefined) parts.fetchSnapshot(replica, message);
+        },
+      },
+    };
+  }
+
+  /** Opens what the log holds, and lets time run. */
+  start(): void {
+    const { log, checkpoint } = this.parts;
+    for (const shard of log.shards()) {
+      // One that has a base and no checkpoint was being born, or being fetched: it comes by that again.
+      const isWhole = log.base(shard).index === 0 || checkpoint.meta(shard) !== undefined;
+      if (shard !== placementShard && !log.isRemoved(shard) && isWhole) this.open(shard);
+    }
+    this.clock();
+  }
+
+  stop(): void {
+    this.isStopped = true;
+    this.stopTimer();
+    for (const member of this.members.values()) member.stop();
+  }
+
+  /** Takes placement's group in. */
+  adopt(shard: ShardId, member: GroupMember): void {
+    this.members.set(shard, member);
+    this.wake(shard);
+  }
+
+  get(shard: ShardId): ShardReplica | undefined {
+    return this.shards.get(shard);
+  }
+
+  all(): IterableIterator<ShardReplica> {
+    return this.shards.values();
+  }
+
+  open(shard: ShardId): ShardReplica {
+    const replica = new ShardReplica(shard, this.around);
+    this.shards.set(shard, replica);
+    this.members.set(shard, replica);
+    this.wake(shard);
+    replica.start();
+    return replica;
+  }
+
+  /** A message of another member. */
+  receive(shard: ShardId, message: Message): void {
+    if (this.isStopped) return;
+    const member = this.members.get(shard) ?? this.admit(shard, message);
+    if (member === undefined) return;
+    // The answer to a beat, perhaps to the last one before its leader went to sleep.
+    if (message.kind !== MessageKind.heartbeatReply) this.wake(shard);
+    member.group.receive(message);
+  }
+
+  /** To be called after each flush of the node's log. */
+  onDurable(): void {
+    const position = this.parts.log.durablePosition();
+    for (const member of this.members.values()) {
+      member.group.durable(position);
+      member.onDurable();
+    }
+  }
+
+  *everyGroup(): Generator<Group> {
+    for (const { group } of this.members.values()) yield group;
+  }
+
+  /** Hands the lead of a group over, where this node has it. */
+  transfer(shard: ShardId, to: NodeId): void {
+    const group = this.members.get(shard)?.group;
+    if (group?.leads) group.transfer(to);
+  }
+
+  snapshotSent(shard: ShardId, node: NodeId, isTaken: boolean): void {
+    const group = this.members.get(shard)?.group;
+    if (group?.leads) group.snapshotSent(node, isTaken);
+  }
+
+  /** Placement wants something else now. */
+  reconcile(): void {
+    for (const shard of this.shards.values()) shard.reconcile();
+  }
+
+  onUnreachable(node: NodeId): void {
+    for (const { group } of this.members.values()) if (group.leads) group.unreachable(node);
+  }
+
+  /** Something is asked of the shard: it must be awake to answer. */
+  wake(shard: ShardId): void {
+    const idle = this.idle.get(shard);
+    if (idle === undefined) this.idle.set(shard, { ticks: 0, isAsleep: false });
+    else {
+      idle.ticks = 0;
+      if (idle.isAsleep) this.sleepVersion++;
+      idle.isAsleep = false;
+    }
+    this.awake.add(shard);
+  }
+
+  /** Groups led here that sleep and have a member on the node. */
+  sleepersFor(node: NodeId): Uint8Array | undefined {
+    const known = this.told.get(node);
+    if (known?.version === this.sleepVersion) return known.bytes;
+    const sleepers: Sleeper[] = [];
+    for (const [shard, { isAsleep }] of this.idle) {
+      const group = isAsleep ? this.members.get(shard)?.group : undefined;
+      if (group?.leads && membersOf(group.conf).includes(node)) sleepers.push({ shard, term: group.term, commit: group.commitIndex });
+    }
+    const bytes = sleepers.length === 0 ? undefined : encodeSleepers(sleepers);
+    this.told.set(node, { version: this.sleepVersion, bytes });
+    return bytes;
+  }
+
+  /** Goes to sleep with the leader where nothing is missing here. */
+  onSleepers(from: NodeId, bytes: Uint8Array): void {
+    const before = this.obeyed.get(from);
+    if (before?.version === this.sleepVersion && bytesEqual(before.bytes ?? bytes, bytes)) return;
+    let areAllAsleep = true;
+    for (const { shard, term, commit } of decodeSleepers(bytes)) {
+      const group = this.members.get(shard)?.group;
+      const isInStep = group?.leader === from && group.term === term && group.commitIndex === commit && group.lastIndex === commit;
+      if (isInStep) this.sleep(shard);
+      else areAllAsleep = false;
+    }
+    if (areAllAsleep) this.obeyed.set(from, { version: this.sleepVersion, bytes: bytes.slice() });
+    else this.obeyed.delete(from);
+  }
+
+  private clock(): void {
+    this.stopTimer = this.parts.timing.after(tickMs, () => {
+      if (this.isStopped) return;
+      const tick = tickAt(this.parts.timing);
+      for (const shard of [...this.awake]) this.tick(shard, tick);
+      if (++this.ticks % watchTicks === 0) this.watchSleepers();
+      this.clock();
+    });
+  }
+
+  private tick(shard: ShardId, tick: number): void {
+    const member = this.members.get(shard);
+    const idle = this.idle.get(shard);
+    if (member === undefined || idle === undefined) return void this.awake.delete(shard);
+    const { group } = member;
+    // Nobody else votes: there is nothing to time.
+    if (group.leads && group.isSoleVoter && membersOf(group.conf).length === 1) {
+      if (group.takeActivity()) idle.ticks = 0;
+      else if (++idle.ticks >= sleepyTicks) this.sleep(shard);
+      return;
+    }
+    group.tick(tick);
+    if (group.takeActivity()) idle.ticks = 0;
+    else idle.ticks++;
+    if (group.leads && idle.ticks >= sleepyTicks && isQuiet(group)) this.sleep(shard);
+  }
+
+  private sleep(shard: ShardId): void {
+    const idle = this.idle.get(shard);
+    if (idle === undefined) return;
+    if (!idle.isAsleep) this.sleepVersion++;
+    idle.isAsleep = true;
+    this.awake.delete(shard);
+  }
+
+  /** Groups wake in which something was said or asked, and those whose leader's node is silent: it may be gone. */
+  private watchSleepers(): void {
+    for (const [shard, { isAsleep }] of this.idle) {
+      const group = isAsleep ? this.members.get(shard)?.group : undefined;
+      if (group === undefined) continue;
+      if (group.takeActivity() || (!group.leads && !this.parts.isHeard(group.leader))) this.wake(shard);
+    }
+  }
+
+  /** A leader speaks to a member that this node is to have, and has not yet. */
+  private admit(shard: ShardId, message: Message): GroupMember | undefined {
+    const { log, placement, self, checkpoint } = this.parts;
+    const speaks = message.kind === MessageKind.append || message.kind === MessageKind.heartbeat || message.kind === MessageKind.snapshot;
+    if (!speaks || message.to !== self) return undefined;
+    const entry = placement.entry(shard);
+    if (entry === undefined || !(entry.wanted.includes(self) || entry.learners.includes(self))) return undefined;
+    // It is born here by the split of a shard that this node has: it may not come before that.
+    for (const each of this.shards.values()) {
+      if (each.givesBirthTo(shard)) return undefined;
+      // One that waits for its first states does not know its keys yet.
+      const range = each.isBlank ? placement.entry(each.shard)?.range : each.range;
+      if (each.shard === shard || range === undefined) continue;
+      if (inRange(range, entry.range.first) || inRange(entry.range, range.first)) return undefined;
+    }
+    if (shard !== placementShard) {
+      checkpoint.removeMeta(shard);
+      checkpoint.deleteRange(entry.range);
+    }
+    // A beginning without the states that belong to it is worth nothing: they come with a snapshot.
+    if (log.base(shard).index > 0) log.remove(shard);
+    if (log.isRemoved(shard)) log.setBase(shard, asIndex(0), asTerm(0));
+    return this.open(shard);
+  }
+
+  private born(child: ShardId, campaigns: boolean): void {
+    if (this.shards.has(child) || this.parts.log.isRemoved(child)) return;
+    this.open(child);
+    if (campaigns) this.campaign(child, birthRetries);
+  }
+
+  private campaign(shard: ShardId, tries: number): void {
+    const group = this.shards.get(shard)?.group;
+    if (group === undefined || this.isStopped || group.leader !== 0 || tries === 0) return;
+    group.campaign();
+    this.parts.timing.after(birthRetryMs, () => this.campaign(shard, tries - 1));
+  }
+
+  /** The replica ends; what it was is archive. */
+  private drop(shard: ShardId): void {
+    const replica = this.shards.get(shard);
+    if (replica === undefined) return;
+    replica.stop();
+    this.shards.delete(shard);
+    this.members.delete(shard);
+    this.idle.delete(shard);
+    this.awake.delete(shard);
+    this.sleepVersion++;
+    this.parts.log.remove(shard);
+    this.parts.log.kick(true);
+    this.forget(shard, this.parts.log.position());
+  }
+
+  /** A crash must not leave a shard that is neither removed nor checkpointed. */
+  private forget(shard: ShardId, position: number): void {
+    const { log, checkpoint, timing } = this.parts;
+    if (log.durablePosition() < position) return void timing.after(forgetPollMs, () => this.forget(shard, position));
+    if (!this.shards.has(shard) && log.isRemoved(shard)) checkpoint.removeMeta(shard);
+  }
+
+  /** The node is no member of the shard any more: its states go too. */
+  private remove(shard: ShardId): void {
+    const replica = this.shards.get(shard);
+    if (replica === undefined) return;
+    const { range } = replica;
+    // Shards that it gave birth to rest on its log until what they began with outlives a loss of power.
+    this.parts.checkpoint.sync();
+    this.drop(shard);
+    this.parts.checkpoint.deleteRange(range);
+    this.parts.onGone(shard, range);
+  }
+}
+
+/** Everything is committed, and every member has it. */
+function isQuiet(group: Group): boolean {
+  if (group.commitIndex !== group.lastIndex) return false;
+  for (const { match, recentActive } of group.status().progress.values()) if (match < group.lastIndex || !recentActive) return false;
+  return group.conf !== noConf;
+}

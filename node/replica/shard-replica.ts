@@ -1,0 +1,497 @@
+/**
+ * One replica of a shard on this node: follows the group, opens for business when it leads, and
+ * carries out what placement wants of the shard.
+ *
+ * What is wanted is looked at again and again (`reconcile`), never remembered: whoever leads next
+ * goes on where the one before stopped.
+ */
+import {
+  asIndex,
+  asShardId,
+  asTerm,
+  type Index,
+  inRange,
+  type KeyRange,
+  type Partition,
+  type ShardId,
+  type Term,
+  wholeRange,
+} from "#core/base";
+import { holders, type ReplicaSet } from "#core/placement";
+import { type ConfState, type Message, membersOf, noConf } from "#core/raft";
+import { type AppliedChange, bornHeader, type Checkpoint, changeOf, encodeHeader, ShardMachine } from "#core/shard";
+import { decodeConfState, encodeConfState, fromBytes, toBytes } from "#proto";
+import type { CheckpointMeta } from "#store";
+import { Checkpointer } from "../shard/checkpointer.ts";
+import { PhysicalClock } from "../shard/physical-clock.ts";
+import { ShardHost } from "../shard/shard-host.ts";
+import { tickAt } from "../timing.ts";
+import type { Group } from "./group.ts";
+import { Reconciler, sameMembers } from "./reconciler.ts";
+import { type Built, Replica, type ReplicaKind } from "./replica.ts";
+import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
+
+const leaseRetryMs = 50;
+const reconcileMs = 100;
+/** Of a shard at which nothing is to be done: five hundred of them cost next to nothing. */
+const reconcileMsMax = 3200;
+const finishMs = 2;
+/** Read of the saved states in one go, for checks. */
+const statePartBytes = 256 << 10;
+/** States that stay in memory of a shard that is led here, however idle. */
+const residentKept = 4000;
+
+/** Where the log of a shard begins that a split made: behind an entry that nobody sees, so that a new member needs its states. */
+export const birthIndex = asIndex(1);
+const birthTerm = asTerm(1);
+
+interface Membership {
+  /** Index of the change that made it; 0 = the group began with it. */
+  readonly index: number;
+  readonly conf: ConfState;
+}
+
+export class ShardReplica {
+  readonly shard: ShardId;
+  readonly replica: Replica<ShardMachine>;
+  host: ShardHost | undefined;
+  private readonly around: ReplicaSurroundings;
+  private checkpointer: Checkpointer | undefined;
+  /** Changes that are folded in and not carried out. */
+  private changes: AppliedChange[] = [];
+  /** A shard that a committed split gave birth to and that is not saved yet: it is saved with the first header behind the split. */
+  private birth: { readonly index: number; readonly meta: CheckpointMeta; isDurable: boolean } | undefined;
+  /** Memberships, oldest first: a checkpoint names the one of its own index. */
+  private memberships: Membership[] = [];
+  private readonly reconciler: Reconciler;
+  private stopTimer = () => {};
+  private pauseMs = reconcileMs;
+  private isAsking = false;
+  /** Older views of placement say nothing to this leader. */
+  private actsFrom = 0;
+  private isStopped = false;
+  private birthPosition = 0;
+  private isHastened = false;
+
+  constructor(shard: ShardId, around: ReplicaSurroundings) {
+    this.shard = shard;
+    this.around = around;
+    this.reconciler = new Reconciler(this, around);
+    const kind: ReplicaKind<ShardMachine> = {
+      build: () => this.build(),
+      elected: (term) => this.askLease(term),
+      applied: (machine) => {
+        this.noteChanges(machine);
+        around.shards.committed();
+      },
+      membership: (conf, index) => this.onMembership(conf, index),
+      changed: () => this.onChanged(),
+      snapshotOffered: (message) => around.shards.snapshotOffered(shard, message),
+      mayApply: (body) => this.mayApply(body),
+    };
+    this.replica = new Replica({
+      shard,
+      self: around.self,
+      log: around.log,
+      kind,
+      snapshot: () => this.snapshotMeta(),
+      changedIndex: (machine) => machine.changedIndex,
+      draw: around.draw,
+      send: (message) => around.send(shard, message),
+      onFault: (error) => this.onFault(error),
+    });
+  }
+
+  start(): void {
+    this.replica.start();
+    this.watch();
+  }
+
+  stop(): void {
+    this.isStopped = true;
+    this.stopTimer();
+    this.checkpointer?.stop();
+    this.replica.stop();
+  }
+
+  /** A change of its keys is committed and not carried out. */
+  get isChanging(): boolean {
+    return this.changes.length > 0;
+  }
+
+  get group(): Group {
+    return this.replica.group;
+  }
+
+  /** Whether a snapshot of these keys as of `index` is still of use: it may not put back this shard, nor take the keys of another. */
+  mayTake(index: number, range: KeyRange): boolean {
+    if (index <= this.replica.group.commitIndex) return false;
+    for (const other of this.around.shards.all()) {
+      if (other === this || other.isBlank) continue;
+      if (inRange(range, other.range.first) || inRange(other.range, range.first)) return false;
+    }
+    return true;
+  }
+
+  /** It has nothing yet, and waits for what its leader sends. */
+  get isBlank(): boolean {
+    return this.replica.appliedIndex === 0;
+  }
+
+  get range(): KeyRange {
+    const { first, last } = this.replica.machine.header();
+    return { first, last };
+  }
+
+  /** The states of a snapshot are saved: the replica goes on behind them. `offered` is what the leader said, with what came. */
+  installed(offered: Message): void {
+    this.replica.installed(offered);
+  }
+
+  /**
+   * The state of each partition as of now, in parts: what is in memory at once, what is saved page by page, so that
+   * others may run in between.
+   */
+  *stateParts(): Generator<(readonly [Partition, Uint8Array])[]> {
+    const { machine } = this.replica;
+    const inMemory = new Map(machine.states());
+    const saved = this.around.checkpoint.exportRange(this.shard, this.range);
+    try {
+      yield [...inMemory];
+      for (const batch of saved.batches(statePartBytes))
+        yield batch
+          .filter(({ partition }) => !inMemory.has(partition))
+          .map((row) => [row.partition, machine.canonicalState(row.partition, row.key, row)]);
+    } finally {
+      saved.close();
+    }
+  }
+
+  /** The same in one piece. */
+  *allStates(): Generator<readonly [Partition, Uint8Array]> {
+    for (const part of this.stateParts()) yield* part;
+  }
+
+  /** To be called when the log became durable further. */
+  onDurable(): void {
+    if (this.changes.length > 0) this.carryOut();
+  }
+
+  // The machine, as it was checkpointed.
+
+  private build(): Built<ShardMachine> {
+    const { shard } = this;
+    const { log, checkpoint, hasher, orphanGraceMs, idleMs } = this.around;
+    this.checkpointer?.stop();
+    const meta = checkpoint.meta(shard);
+    const appliedIndex = meta?.appliedIndex ?? log.base(shard).index;
+    const conf = meta === undefined ? noConf : (fromBytes(decodeConfState, meta.conf) as unknown as ConfState);
+    // A machine that is put back to its checkpoint is still a member of what was committed since.
+    const later = this.memberships.filter((each) => each.index > appliedIndex);
+    this.memberships = [{ index: appliedIndex === birthIndex ? 0 : appliedIndex, conf }, ...later];
+    // What the checkpoint before was waited for comes again.
+    this.changes = [];
+    this.birth = undefined;
+    this.isHastened = false;
+    const machine: ShardMachine = new ShardMachine({
+      shard,
+      log,
+      hasher,
+      states: checkpoint.forShard(shard, () => machine.header()),
+      birth: { range: wholeRange, ancestors: [], clockMs: 0 },
+      ...(meta === undefined
+        ? {}
+        : { saved: { appliedIndex, header: meta.header, headerIndex: meta.headerIndex ?? appliedIndex, clockMs: meta.clockMs } }),
+      residentKept,
+      ...(orphanGraceMs === undefined ? {} : { orphanGraceMs }),
+      ...(idleMs === undefined ? {} : { idleMs }),
+    });
+    this.checkpointer = new Checkpointer({
+      machine,
+      timing: this.around.timing,
+      note: this.around.note,
+      isSettled: (taken) => this.isSettled(taken),
+      hurry: () => this.hurry(),
+      save: (taken) => this.save(machine, taken),
+      evict: () => {
+        if (this.host !== undefined) this.host.evictIdle();
+        else machine.evictIdle(machine.clockMs);
+      },
+    });
+    return { machine, appliedIndex: asIndex(appliedIndex), conf };
+  }
+
+  /** What it folds is committed, durable and, as to the membership, applied here, and so is what a split in it gave birth to. */
+  private isSettled({ durableIndex, headerIndex }: Checkpoint): boolean {
+    if (durableIndex > this.replica.appliedIndex || durableIndex > this.around.log.durableIndex(this.shard)) return false;
+    const split = this.changes.find((each) => each.change.kind === "split");
+    return split === undefined || headerIndex < split.index || this.birth?.isDurable === true;
+  }
+
+  private save(machine: ShardMachine, { rows, appliedIndex, header, headerIndex }: Checkpoint): void {
+    const conf = this.membershipAt(appliedIndex);
+    const { birth } = this;
+    const isBorn = birth !== undefined && headerIndex >= birth.index;
+    this.around.checkpoint.save(
+      rows,
+      {
+        shard: this.shard,
+        appliedIndex: asIndex(appliedIndex),
+        clockMs: machine.clockMs,
+        conf: toBytes(encodeConfState, conf),
+        header,
+        headerIndex,
+      },
+      isBorn ? [birth.meta] : [],
+    );
+    while (this.memberships.length > 1 && (this.memberships[1] as Membership).index <= appliedIndex) this.memberships.shift();
+  }
+
+  private hurry(): void {
+    this.replica.group.pump();
+    this.around.log.kick(true);
+  }
+
+  private membershipAt(index: number): ConfState {
+    return this.memberships.findLast((each) => each.index <= index)?.conf ?? noConf;
+  }
+
+  private snapshotMeta() {
+    const { checkpoint, log } = this.around;
+    const meta = checkpoint.meta(this.shard);
+    // Older states may be of keys that another shard of the new member has, or of a membership without it.
+    const from = Math.max(this.replica.machine.changedIndex, (this.memberships.at(-1) as Membership).index);
+    if (meta === undefined || meta.appliedIndex < from) {
+      this.hastenCheckpoint(from);
+      return undefined;
+    }
+    const index = asIndex(meta.appliedIndex);
+    const term = log.term(this.shard, index);
+    return term === undefined ? undefined : { index, term, conf: fromBytes(decodeConfState, meta.conf) as unknown as ConfState };
+  }
+
+  /** A member waits for a snapshot: where nothing changes, nothing would be saved. */
+  private hastenCheckpoint(through: number): void {
+    if (this.isHastened || through > this.replica.appliedIndex) return;
+    this.isHastened = true;
+    this.flushThrough(through, () => {
+      this.isHastened = false;
+    });
+  }
+
+  // Leading.
+
+  private onChanged(): void {
+    if (!this.replica.group.leads) this.isAsking = false;
+  }
+
+  /** Membership as placement is told of it. */
+  replicaSet(): ReplicaSet {
+    const { conf, index } = this.memberships.at(-1) as Membership;
+    return { voters: conf.voters, outgoing: conf.votersOutgoing, learners: conf.learners, configIndex: asIndex(index) };
+  }
+
+  private askLease(term: Term): void {
+    if (this.isAsking || this.isStopped) return;
+    this.isAsking = true;
+    const { placement, timing } = this.around;
+    this.replica.group.proveLead(tickAt(timing));
+    const { group } = this.replica;
+    const isCurrent = () => !this.isStopped && group.leads && group.term === term && !this.replica.isOpen;
+    const replicas = this.replicaSet();
+    // It grants leases to voters that it knows.
+    const entry = placement.entry(this.shard);
+    if (entry !== undefined && !sameMembers(entry, replicas)) placement.replicasChanged(this.shard, replicas);
+    placement.lease({ shard: this.shard, term, replicas }, (result) => {
+      this.isAsking = false;
+      if (!isCurrent()) return;
+      // While the lead is being handed over nothing can be put into the log.
+      if (!("reject" in result) && group.mayPropose()) return this.open(term, result);
+      timing.after(leaseRetryMs, () => {
+        if (isCurrent()) this.askLease(term);
+      });
+    });
+  }
+
+  private open(term: Term, { epoch, version }: Lease): void {
+    this.actsFrom = version;
+    this.hasten();
+    const { around, shard } = this;
+    const { group } = this.replica;
+    this.replica.open(term, (machine) => {
+      const clock = new PhysicalClock(machine.clockMs, around.timing);
+      const host = new ShardHost({ ...around, shard, machine, clock, group, onFault: (error) => this.onFault(error) });
+      this.host = host;
+      host.start({ term, epoch, node: around.self, appliedIndex: group.lastIndex });
+      around.shards.opened(shard, host);
+      return {
+        committed: (index) => {
+          host.onCommitted(index);
+          this.noteChanges(machine);
+          around.shards.committed();
+        },
+        close: () => {
+          this.host = undefined;
+          around.shards.closed(shard);
+          host.close();
+        },
+      };
+    });
+  }
+
+  // Following.
+
+  private onMembership(conf: ConfState, index: Index): void {
+    this.memberships.push({ index, conf });
+    this.hasten();
+    if (this.replica.group.leads) this.around.placement.replicasChanged(this.shard, this.replicaSet());
+  }
+
+  /** Ends the replica where the group, as far as this node or placement heard of it, has none on this node. */
+  private leaveIfRemoved(): void {
+    const { self, placement, shards } = this.around;
+    const { conf } = this.replica;
+    const entry = placement.entry(this.shard);
+    const isTold = conf.voters.length > 0 && !membersOf(conf).includes(self);
+    if (entry === undefined) {
+      // It was merged away after it had left this node, whose replica would be in the way of its neighbour's.
+      if (isTold) shards.removed(this.shard);
+      return;
+    }
+    if (entry.wanted.includes(self) || holders(entry).includes(self)) return;
+    // The group goes on without it and does not talk to it any more: what placement was told of a later membership says so.
+    const isLeftBehind = this.group.leader === 0 && entry.configIndex > this.group.lastIndex;
+    if (isTold || isLeftBehind) shards.removed(this.shard);
+  }
+
+  /** A shard that takes in its neighbour has to have all of it first. */
+  private mayApply(body: Uint8Array): boolean {
+    const change = changeOf(body);
+    if (change?.kind !== "absorbed") return true;
+    const shard = asShardId(change.value.shard);
+    const right = this.around.shards.replica(shard);
+    // Where there is none, it was taken in before this life began, or its parent here has still to give birth to it.
+    const isDone = right === undefined ? this.around.log.isRemoved(shard) : right.finish(asIndex(change.value.through));
+    if (isDone) return true;
+    this.around.timing.after(finishMs, () => this.replica.resumeApplying());
+    return false;
+  }
+
+  /** Folds in and saves everything through `through`, which is known to be committed. Returns whether that is done. */
+  finish(through: Index): boolean {
+    this.replica.applyThrough(through);
+    if (this.replica.appliedIndex < through) return false;
+    if ((this.around.checkpoint.meta(this.shard)?.appliedIndex ?? 0) >= through) return true;
+    this.flushThrough(through);
+    return false;
+  }
+
+  /** Saves every state as of now or later, then calls `done`. */
+  flush(done: () => void): void {
+    this.flushThrough(this.replica.appliedIndex, done);
+  }
+
+  flushThrough(through: number, done = (): void => {}): void {
+    this.checkpointer?.flush((taken) => taken.appliedIndex >= through, done);
+  }
+
+  /** A split that gives birth to the shard is applied, and not carried out yet. */
+  givesBirthTo(shard: ShardId): boolean {
+    return this.changes.some(({ change }) => change.kind === "split" && change.value.child === shard);
+  }
+
+  // Changes of the shard, once they are committed.
+
+  private noteChanges(machine: ShardMachine): void {
+    this.changes.push(...machine.takeChanges());
+    this.carryOut();
+  }
+
+  private carryOut(): void {
+    for (let next = this.changes[0]; next !== undefined && !this.isStopped; next = this.changes[0]) {
+      if (next.index > this.replica.group.commitIndex) return;
+      // A child begins with the membership as of the split, so that has to be known.
+      if (next.index > this.replica.appliedIndex) return void this.around.timing.after(finishMs, () => this.carryOut());
+      if (next.change.kind === "split" && !this.giveBirth(next)) return;
+      if (next.change.kind === "absorbed") this.takeIn(asShardId(next.change.value.shard));
+      this.changes.shift();
+      if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
+    }
+  }
+
+  /**
+   * The child's log begins first, then its part of the states and what it begins with are saved
+   * with the parent's new keys, all at once: a crash in between comes by the split again.
+   */
+  private giveBirth({ index, change, child }: AppliedChange): boolean {
+    if (change.kind !== "split" || child === undefined) return true;
+    const { log, shards } = this.around;
+    const shard = asShardId(change.value.child);
+    if (this.birth === undefined) {
+      const members = this.membershipAt(index);
+      if (log.base(shard).index === 0 && !log.isRemoved(shard)) log.setBase(shard, birthIndex, birthTerm);
+      const header = encodeHeader(bornHeader(child));
+      const conf = toBytes(encodeConfState, members);
+      const meta = { shard, appliedIndex: birthIndex, clockMs: child.clockMs, conf, header, headerIndex: birthIndex };
+      this.birth = { index, meta, isDurable: false };
+      this.birthPosition = log.position();
+      log.kick(true);
+    }
+    if (this.birth.isDurable) return false;
+    if (log.durablePosition() < this.birthPosition) return false;
+    this.birth.isDurable = true;
+    this.checkpointer?.flush(
+      (taken) => taken.headerIndex >= index,
+      () => {
+        this.birth = undefined;
+        this.changes.shift();
+        shards.born(shard, this.replica.group.leads);
+        this.carryOut();
+      },
+    );
+    return false;
+  }
+
+  private takeIn(right: ShardId): void {
+    const { shards, placement } = this.around;
+    // From here on this shard's own checkpoint has to have what the other one had.
+    this.around.checkpoint.sync();
+    shards.retire(right);
+    if (this.replica.group.leads) placement.absorbed(this.shard, right);
+  }
+
+  // What placement wants.
+
+  private watch(): void {
+    this.stopTimer = this.around.timing.after(this.pauseMs, () => {
+      if (this.isStopped) return;
+      this.carryOn();
+      this.leaveIfRemoved();
+      this.pauseMs = this.reconciler.isContent() ? Math.min(this.pauseMs * 2, reconcileMsMax) : reconcileMs;
+      this.watch();
+    });
+  }
+
+  /** Does the next thing that placement wants of the shard, if this member leads it: now, and then until it is done. */
+  reconcile(): void {
+    this.carryOn();
+    if (!this.reconciler.isContent()) this.hasten();
+  }
+
+  private hasten(): void {
+    if (this.pauseMs === reconcileMs || this.isStopped) return;
+    this.stopTimer();
+    this.pauseMs = reconcileMs;
+    this.watch();
+  }
+
+  private carryOn(): void {
+    if (this.host !== undefined && !this.isStopped) this.reconciler.reconcile(this.host, this.actsFrom);
+  }
+
+  private onFault(error: Error): void {
+    this.around.note("error", "shard stopped", { shard: this.shard, error: error.message, stack: error.stack ?? "" });
+    this.stop();
+    this.around.onFault(error);
+  }
+}

@@ -1,0 +1,22 @@
+/** Time as the shell knows it, behind a port: the simulator turns it by hand. */
+import type { TimeSources } from "./shard/physical-clock.ts";
+
+export interface Timing extends TimeSources {
+  /** Runs once after `ms` milliseconds; the returned function prevents it. */
+  after(ms: number, run: () => void): () => void;
+}
+
+export const realTiming: Timing = {
+  wallMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
+  after(ms, run) {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+/** One tick of the groups' clock, in milliseconds. */
+export const tickMs = 50;
+
+/** Number of the tick that it is now: what leases are counted in. */
+export const tickAt = (timing: Timing) => Math.floor(timing.monotonicMs() / tickMs);
