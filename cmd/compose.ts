@@ -7,12 +7,12 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { limits } from "#core/base";
-import type { RunningNode as Node } from "#node";
+import type { RunningNode as Node, NodeConfig } from "#node";
 import { dispatchCodec, localPair, workerCodec } from "#proto/connection";
 import type { BlobSource, Connect, Worker, WorkerOptions } from "#worker";
 import { extractAssets } from "./assets/assets.ts";
 import { checkAddress, parseCount } from "./context.ts";
-import { CommandError, exit, exitCodeOf, reasonOf } from "./failure.ts";
+import { CommandError, exit, exitCodeOf, reasonOf, UsageError } from "./failure.ts";
 import { faultText } from "./input.ts";
 import type { Level, Log } from "./log.ts";
 import { ActivityFiles } from "./project/activities.ts";
@@ -45,6 +45,14 @@ export interface NodeFlags {
   readonly listen?: string;
   readonly http?: string;
   readonly data?: string;
+  readonly seed?: string;
+  readonly bootstrap?: boolean;
+  readonly peerPort?: string;
+  readonly advertise?: string;
+  readonly zone?: string;
+  readonly peerCa?: string;
+  readonly peerCert?: string;
+  readonly peerKey?: string;
 }
 
 export interface NodePlan {
@@ -60,6 +68,10 @@ export interface RunningNode {
   readonly http: string;
   /** Absolute path. */
   readonly data: string;
+  /** False while it looks for a cluster. */
+  readonly isMember: boolean;
+  /** Resolves when it is a member and serves. */
+  readonly member: Promise<void>;
   /** For a worker in this process. */
   readonly road: Road;
   /** Resolves with the cause when the server can't go on. */
@@ -73,9 +85,10 @@ const slotsMax = 100_000;
 
 /** Starts a server. */
 export async function composeNode({ flags, dataDefault, log }: NodePlan): Promise<RunningNode> {
-  const { startNode } = await import("#node");
   const listen = hostAndPort(flags.listen ?? listenDefault, "--listen");
   const http = hostAndPort(flags.http ?? httpDefault, "--http");
+  const cluster = clusterConfig(flags);
+  const { startNode } = await import("#node");
   const failed = Promise.withResolvers<Error>();
   const logAt = (level: Level) => (message: string, fields?: Readonly<Record<string, unknown>>) => log(level, message, fields);
   const started = startNode({
@@ -85,6 +98,7 @@ export async function composeNode({ flags, dataDefault, log }: NodePlan): Promis
     grpcPort: listen.port,
     httpHost: http.host,
     httpPort: http.port,
+    ...cluster,
     logger: { debug: logAt("debug"), info: logAt("info"), warn: logAt("warn"), error: logAt("error") },
     onFailed: failed.resolve,
   });
@@ -98,10 +112,46 @@ export async function composeNode({ flags, dataDefault, log }: NodePlan): Promis
     grpc: node.grpc,
     http: node.http,
     data: node.dataDir,
+    isMember: node.isMember,
+    member: node.member,
     road: roadWithin(node),
     failed: failed.promise,
     close: () => node.close(),
   };
+}
+
+/** What the flags say of the node's cluster. */
+function clusterConfig(flags: NodeFlags): Partial<NodeConfig> {
+  const { seed, bootstrap = false, peerPort, advertise, zone, peerCa, peerCert, peerKey } = flags;
+  if (bootstrap && seed !== undefined)
+    throw new UsageError("Cannot start with both --bootstrap and --seed: a node makes a new cluster, or joins the one of its seeds");
+  const tls = [peerCa, peerCert, peerKey].filter((file) => file !== undefined);
+  if (tls.length > 0 && tls.length < 3)
+    throw new UsageError("Cannot encrypt links between nodes: want all of --peer-ca, --peer-cert and --peer-key");
+  const port = parseCount(peerPort, "peer-port", { min: 0, max: 65_535 });
+  const [ca, cert, key] = tls.map(pemText);
+  return {
+    seeds: seed === undefined ? [] : seedList(seed),
+    bootstrap,
+    ...(port === undefined ? {} : { peerPort: port }),
+    ...(advertise === undefined ? {} : { advertise }),
+    ...(zone === undefined ? {} : { zone }),
+    ...(ca === undefined || cert === undefined || key === undefined ? {} : { peerTls: { ca, cert, key } }),
+  };
+}
+
+function seedList(text: string): string[] {
+  const seeds = text.split(",").map((each) => each.trim());
+  if (seeds.includes("")) throw new UsageError(`Cannot use --seed ${JSON.stringify(text)}: want host:port, several with commas`);
+  return seeds;
+}
+
+function pemText(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new UsageError(`Cannot read ${file}: ${faultText(error)}`, { cause: error });
+  }
 }
 
 function hostAndPort(address: string, option: string): { readonly host: string; readonly port: number } {

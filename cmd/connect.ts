@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { connect as connectTcp, type NetConnectOpts } from "node:net";
 import { HopClient } from "#sdk/client";
-import { type Context, type GlobalOptions, namespaceName, orInterrupted, serverAddress, timeoutMs } from "./context.ts";
+import { type Context, type GlobalOptions, namespaceName, orInterrupted, serverAddresses, timeoutMs } from "./context.ts";
 import { formatDuration } from "./duration.ts";
 import { CommandError, exit } from "./failure.ts";
 import { faultText } from "./input.ts";
@@ -33,21 +33,29 @@ function nameInPasswd(uid: number | undefined): string | undefined {
 
 const nonEmpty = (text: string | undefined) => (text === "" ? undefined : text);
 
+export interface RemoteWork {
+  readonly isPatient?: boolean;
+  readonly startMs?: number;
+  readonly lacking?: () => string | undefined;
+}
+
 /**
  * Runs `body` with a connection to the server, which is closed afterwards.
  *
- * Fails with exit code 6 at once where no server listens. `isPatient`: `body` heeds --timeout
- * itself.
+ * Fails with exit code 6 where no server listens: at once, or after `startMs` for a command that
+ * may follow a server's start too closely. `isPatient`: `body` heeds --timeout itself. `lacking`:
+ * what a body that waits is still waiting for.
  */
 export async function withRemote<T>(
   context: Context,
   options: GlobalOptions,
   body: (remote: Remote) => Promise<T>,
-  { isPatient = false }: { readonly isPatient?: boolean } = {},
+  { isPatient = false, startMs = 0, lacking }: RemoteWork = {},
 ): Promise<T> {
-  const address = serverAddress(options, context.env);
   const limitMs = timeoutMs(options);
-  await orInterrupted(context.interrupt, reach(address, limitMs === 0 ? reachMsMax : Math.min(reachMsMax, limitMs)));
+  const given = serverAddresses(options, context.env);
+  const reachMs = limitMs === 0 ? reachMsMax : Math.min(reachMsMax, limitMs);
+  const address = await orInterrupted(context.interrupt, untilReached(given, { reachMs, startMs: Math.min(startMs, limitMs || startMs) }));
   const retryMs = limitMs === 0 ? outageMsMax : Math.min(outageMsMax, limitMs);
   const { output } = context;
   const onConnection = (state: "lost" | "back") =>
@@ -57,20 +65,23 @@ export async function withRemote<T>(
         : output.paintErr("green", "connected again"),
     );
   const namespace = namespaceName(options, context.env);
-  const remote = remoteOf(HopClient.connect({ address, namespace, identity: userName(), retryMs, onConnection }));
+  const others = given.filter((each) => each !== address);
+  const remote = remoteOf(HopClient.connect({ address: [address, ...others], namespace, identity: userName(), retryMs, onConnection }));
   try {
     const work = orInterrupted(context.interrupt, body(remote));
-    return await (limitMs === 0 || isPatient ? work : within(limitMs, address, work));
+    return await (limitMs === 0 || isPatient
+      ? work
+      : within(limitMs, work, () => lacking?.() ?? `the server at ${address} has not answered`));
   } finally {
     remote.close();
   }
 }
 
-function within<T>(limitMs: number, address: string, work: Promise<T>): Promise<T> {
+function within<T>(limitMs: number, work: Promise<T>, why: () => string): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
     late.reject(
-      new CommandError(exit.unavailable, `Cannot finish within ${formatDuration(limitMs)}: the server at ${address} has not answered`, {
+      new CommandError(exit.unavailable, `Cannot finish within ${formatDuration(limitMs)}: ${why()}`, {
         next: "try again with a longer --timeout",
       }),
     );
@@ -81,6 +92,43 @@ function within<T>(limitMs: number, address: string, work: Promise<T>): Promise<
 /** An HTTP/2 client's first words: its preface and empty settings. A server answers with settings of its own. */
 const greeting = Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]);
 const settingsFrame = 4;
+
+const lookMs = 100;
+
+/** Looks again for `startMs` where no server listens yet. */
+async function untilReached(
+  addresses: readonly string[],
+  { reachMs, startMs }: { readonly reachMs: number; readonly startMs: number },
+): Promise<string> {
+  const beganMs = performance.now();
+  for (;;) {
+    try {
+      return await firstReached(addresses, reachMs);
+    } catch (error) {
+      if (performance.now() - beganMs >= startMs) throw error;
+      await Bun.sleep(lookMs);
+    }
+  }
+}
+
+/** The first of the addresses at which a server listens. Rejects with what is wrong with each. */
+async function firstReached(addresses: readonly string[], limitMs: number): Promise<string> {
+  const failed: CommandError[] = [];
+  for (const address of addresses) {
+    try {
+      await reach(address, limitMs);
+      return address;
+    } catch (error) {
+      failed.push(error as CommandError);
+    }
+  }
+  const [first] = failed as [CommandError];
+  if (failed.length === 1) throw first;
+  throw new CommandError(exit.unavailable, failed.map(({ message }) => message).join("\n"), {
+    next: "check --server and HOP_SERVER, and that at least one of the nodes runs",
+    cause: first,
+  });
+}
 
 /** Resolves when a server that speaks gRPC listens at `address`. */
 export function reach(address: string, limitMs: number): Promise<void> {
@@ -134,6 +182,7 @@ function refusalText(error: Error): string {
 export function remoteOf(client: HopClient): Remote {
   return {
     address: client.address,
+    cluster: client.cluster,
     start: (request) => {
       // With a key, a start whose reply was lost can be sent again and meets its own run.
       const idempotencyKey = request.idempotencyKey ?? `run-${randomUUID()}`;

@@ -26,11 +26,13 @@ export type Handler<Options, Operands extends unknown[]> = (context: Context, op
 export const defaultServer = "127.0.0.1:7070";
 export const defaultNamespace = "default";
 
-/** `host:port` of the server. */
-export function serverAddress(options: GlobalOptions, env: Context["env"]): string {
-  const address = options.server ?? nonEmpty(env.HOP_SERVER) ?? defaultServer;
-  checkAddress(address, options.server === undefined ? "HOP_SERVER" : "--server");
-  return address;
+/** `host:port` of the server, or of several nodes of one cluster, in the order in which they are tried. */
+export function serverAddresses(options: GlobalOptions, env: Context["env"]): string[] {
+  const list = options.server ?? nonEmpty(env.HOP_SERVER) ?? defaultServer;
+  const source = options.server === undefined ? "HOP_SERVER" : "--server";
+  const addresses = list.split(",").map((each) => each.trim());
+  for (const address of addresses) checkAddress(address, source);
+  return [...new Set(addresses)];
 }
 
 /** Refuses what is no `host:port` (an IPv6 host stands in brackets) and no `unix:path`. */

@@ -7,7 +7,6 @@
 import { toHex } from "#core/base";
 import {
   type ActivityOptions,
-  type Decode,
   decodeActivityCancelled,
   decodeActivityCompleted,
   decodeActivityFailed,
@@ -15,6 +14,9 @@ import {
   decodeActivityScheduled,
   decodeBundleDeployed,
   decodeCancelRequested,
+  decodeResultAwaited,
+  decodeResultReceived,
+  decodeResultWaitCancelled,
   decodeRunBlocked,
   decodeRunCancelled,
   decodeRunCompleted,
@@ -25,6 +27,9 @@ import {
   decodeRunTimedOut,
   decodeSignalAwaited,
   decodeSignalReceived,
+  decodeSignalSendCancelled,
+  decodeSignalSent,
+  decodeSignalSettled,
   decodeSignalWaitCancelled,
   decodeTimerCancelled,
   decodeTimerFired,
@@ -32,11 +37,12 @@ import {
   type Event,
   EventKind,
   type Failure,
-  fromBytes,
   type Identity,
   type Payload,
 } from "#proto";
 import { formatDuration } from "./duration.ts";
+import { type Kind, kind, words } from "./event-kind.ts";
+import { placementKinds } from "./placement-events.ts";
 
 /** Name and meaning of an event. */
 export interface Described {
@@ -44,21 +50,6 @@ export interface Described {
   readonly summary: string;
   /** The kind's own message, decoded; undefined when the kind is not known. */
   readonly message: object | undefined;
-}
-
-interface Kind {
-  readonly name: string;
-  readonly describe: (payload: Uint8Array) => { readonly message: object; readonly summary: string };
-}
-
-function kind<T extends object>(name: string, decode: Decode<T>, summary: (message: T) => string): Kind {
-  return {
-    name,
-    describe: (payload) => {
-      const message = fromBytes(decode, payload);
-      return { message, summary: summary(message) };
-    },
-  };
 }
 
 const kinds: Record<number, Kind> = {
@@ -99,14 +90,28 @@ const kinds: Record<number, Kind> = {
   [EventKind.timerFired]: kind("TimerFired", decodeTimerFired, (m) => `#${m.op}`),
   [EventKind.timerCancelled]: kind("TimerCancelled", decodeTimerCancelled, (m) => `#${m.op}`),
   [EventKind.signalReceived]: kind("SignalReceived", decodeSignalReceived, (m) =>
-    words(m.name, payloadText(m.payload), m.id !== "" && `id ${m.id}`),
+    words(m.name, payloadText(m.payload), m.id !== "" && `id ${m.id}`, m.from !== "" && `from ${runText(m.from)}`),
   ),
   [EventKind.signalAwaited]: kind("SignalAwaited", decodeSignalAwaited, (m) => `#${m.op} ${m.name}`),
   [EventKind.signalWaitCancelled]: kind("SignalWaitCancelled", decodeSignalWaitCancelled, (m) => `#${m.op}`),
+  [EventKind.signalSent]: kind("SignalSent", decodeSignalSent, (m) => words(`#${m.op}`, `${m.name} to ${m.to}`, payloadText(m.payload))),
+  [EventKind.signalSettled]: kind("SignalSettled", decodeSignalSettled, (m) =>
+    words(`#${m.op}`, m.failure !== undefined && failureText(m.failure)),
+  ),
+  [EventKind.signalSendCancelled]: kind("SignalSendCancelled", decodeSignalSendCancelled, (m) => `#${m.op}`),
+  [EventKind.resultAwaited]: kind("ResultAwaited", decodeResultAwaited, (m) => `#${m.op} of ${m.to}`),
+  [EventKind.resultReceived]: kind("ResultReceived", decodeResultReceived, (m) =>
+    words(`#${m.op}`, m.failure === undefined ? payloadText(m.result) : failureText(m.failure), `from ${runText(m.from)}`),
+  ),
+  [EventKind.resultWaitCancelled]: kind("ResultWaitCancelled", decodeResultWaitCancelled, (m) => `#${m.op} of ${m.to}`),
   [EventKind.bundleDeployed]: kind("BundleDeployed", decodeBundleDeployed, (m) =>
     words(m.types.join(", "), `version ${m.version}`, shortHash(m.bundle)),
   ),
+  ...placementKinds,
 };
+
+/** A run's partition as its address. */
+const runText = (partition: string) => partition.replace(/^run\//, "");
 
 export const kindName = (number: number): string => kinds[number]?.name ?? `kind ${number}`;
 
@@ -166,8 +171,6 @@ const optionsText = (options: ActivityOptions | undefined) => {
   const attempts = options?.retry?.attemptsMax ?? 0;
   return attempts > 0 && `at most ${attempts} attempts`;
 };
-const words = (...parts: (string | false)[]) => parts.filter((part) => part !== false && part !== "").join(" ");
-
 /** Every blob that an event's message names: large payloads and code. */
 export function blobsOf(message: object | undefined): { readonly sha256: Uint8Array; readonly size: number | undefined }[] {
   const found: { sha256: Uint8Array; size: number | undefined }[] = [];

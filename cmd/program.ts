@@ -56,7 +56,10 @@ function outputOptions(command: Command): Command {
 function serverOptions(command: Command): Command {
   return command
     .optionsGroup("Connection:")
-    .option("--server <host:port>", "server's address (also: HOP_SERVER; 127.0.0.1:7070 when unset)")
+    .option(
+      "--server <list>",
+      "server's host:port, or several with commas: the first that answers (also: HOP_SERVER; 127.0.0.1:7070 when unset)",
+    )
     .option("-n, --namespace <name>", 'namespace (also: HOP_NAMESPACE; "default" when unset)');
 }
 
@@ -82,6 +85,9 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
   runCommands(root, grammar);
   workflowCommands(root, grammar);
   auditCommands(root, grammar);
+  clusterCommands(root, grammar);
+  shardCommands(root, grammar);
+  entryCommands(root, grammar);
   otherCommands(root, grammar);
   root.addHelpText("after", exitCodesText);
   return root;
@@ -129,6 +135,26 @@ function nodeOptions(command: Command): Command {
     .option("--data <folder>", "data folder (.hop when unset)");
 }
 
+function peerOptions(command: Command): Command {
+  return command
+    .optionsGroup("Cluster:")
+    .option(
+      "--seed <list>",
+      "peers to find the cluster through: host:port, several with commas or as several --seed; the node joins, and never makes a cluster by itself",
+      (text: string, before: string | undefined) => (before === undefined ? text : `${before},${text}`),
+    )
+    .option("--bootstrap", "with an empty data folder: make a new cluster of this node")
+    .option("--peer-port <port>", "port for the other nodes (7072 when unset)")
+    .option("--advertise <host:port>", "address at which the other nodes reach this one (that of --listen when unset)")
+    .option("--zone <name>", "where the machine stands: replicas are spread over zones")
+    .option(
+      "--peer-ca <file>",
+      "certificate authority of the nodes (PEM): links between nodes are encrypted, with --peer-cert and --peer-key",
+    )
+    .option("--peer-cert <file>", "this node's certificate (PEM)")
+    .option("--peer-key <file>", "its key (PEM)");
+}
+
 function startCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Develop:");
   grammar.handle(
@@ -154,9 +180,12 @@ function serverCommands(root: Command, grammar: Grammar): void {
   const start = sub(server, "start", "start a server and keep it running")
     .option("--worker", "run a worker in the same process too")
     .option("-n, --namespace <name>", "namespace of the embedded worker")
-    .option("--ready-line", "print `ready grpc=ADDRESS http=ADDRESS` on standard output when ready");
+    .option(
+      "--ready-line",
+      "print `ready grpc=ADDRESS http=ADDRESS` on standard output when it serves, `joining …` while it looks for its cluster",
+    );
   grammar.handle(
-    outputOptions(logOptions(nodeOptions(workerOptions(start)), "info")),
+    outputOptions(logOptions(peerOptions(nodeOptions(workerOptions(start))), "info")),
     async () => (await import("./command/server.ts")).serverStart,
   );
   const worker = sub(root, "worker", "run workflow code and activities for a server")
@@ -255,6 +284,111 @@ function auditCommands(root: Command, grammar: Grammar): void {
     ),
     async () => (await import("./command/audit-verify.ts")).auditVerify,
   );
+}
+
+const timeoutOfChange = "how long to follow it; what was begun goes on";
+
+/** Options of a command that follows a change of the cluster. */
+const changeOptions = (command: Command) => outputOptions(serverOptions(command).option("--timeout <duration>", timeoutOfChange));
+
+function clusterCommands(root: Command, grammar: Grammar): void {
+  root.commandsGroup("Operate:");
+  const cluster = sub(root, "cluster", "make, join and leave a cluster, and see how it stands");
+  const leaf = (usage: string, description: string) => sub(cluster, usage, description);
+  const load = () => import("./command/cluster.ts");
+  grammar.handle(
+    clientOptions(leaf("init", "make a new cluster of one node that was started with --seed; the others join it by themselves")),
+    async () => (await load()).clusterInit,
+  );
+  grammar.handle(
+    changeOptions(leaf("join <seed...>", "give a node that looks for its cluster more addresses of peers (host:port)")),
+    async () => (await load()).clusterJoin,
+  );
+  grammar.handle(
+    changeOptions(leaf("leave <node>", "move everything off a node and remove it, also one that is lost")),
+    async () => (await load()).clusterLeave,
+  );
+  grammar.handle(
+    clientOptions(
+      leaf("status", "how the cluster and the node that is asked stand").option(
+        "--wait-nodes <count>",
+        "wait until so many nodes are live, and every shard has all its replicas and a leader",
+      ),
+    ),
+    async () => (await load()).clusterStatus,
+  );
+  grammar.handle(
+    clientOptions(
+      leaf("members", "list the nodes").option("--limit <count>", "at most this many").option("--removed", "also nodes that were removed"),
+    ),
+    async () => (await load()).clusterMembers,
+  );
+}
+
+function shardCommands(root: Command, grammar: Grammar): void {
+  const shard = sub(root, "shard", "see, split, merge, move and compare shards");
+  const leaf = (usage: string, description: string) => sub(shard, usage, description);
+  const load = () => import("./command/shard.ts");
+  grammar.handle(
+    clientOptions(leaf("list", "list the shards").option("--limit <count>", "at most this many")),
+    async () => (await load()).shardList,
+  );
+  grammar.handle(clientOptions(leaf("show <shard>", "show a shard and its replicas")), async () => (await load()).shardShow);
+  grammar.handle(
+    changeOptions(
+      leaf("split <shard>", "split a shard in two").option(
+        "--at <key>",
+        "first key of the new shard, such as 0x8000000000000000 (the middle when unset)",
+      ),
+    ),
+    async () => (await load()).shardSplit,
+  );
+  grammar.handle(changeOptions(leaf("merge <shard>", "merge a shard with the one to its right")), async () => (await load()).shardMerge);
+  grammar.handle(
+    changeOptions(
+      leaf("move <shard>", "move a replica from one node to another")
+        .requiredOption("--from <node>", "node that gives its replica up")
+        .requiredOption("--to <node>", "node that gets one"),
+    ),
+    async () => (await load()).shardMove,
+  );
+  grammar.handle(
+    changeOptions(
+      leaf("transfer <shard>", "make another of its nodes the shard's leader").requiredOption("--to <node>", "node that is to lead"),
+    ),
+    async () => (await load()).shardTransfer,
+  );
+  grammar.handle(
+    clientOptions(
+      leaf("verify [shard]", "compare the replicas of a shard byte by byte; exit code 1 where they differ").option(
+        "--all",
+        "of every shard",
+      ),
+    ),
+    async () => (await load()).shardVerify,
+  );
+}
+
+function entryCommands(root: Command, grammar: Grammar): void {
+  for (const of of ["namespace", "policy"] as const) {
+    const plural = of === "namespace" ? "namespaces" : "policies";
+    const parent = sub(root, of, `see and set ${plural} of the cluster`);
+    const leaf = (usage: string, description: string) => sub(parent, usage, description);
+    const load = async () => (await import("./command/entry.ts")).entryCommands(of);
+    grammar.handle(
+      clientOptions(
+        leaf("set <name>", `make or change a ${of}; print its new version`)
+          .option("--input <json>", "its value: JSON, @file, or - for standard input")
+          .option("--expect <version>", "refuse unless it has this version now; 0 = unless it does not exist"),
+      ),
+      async () => (await load()).set,
+    );
+    grammar.handle(clientOptions(leaf("get <name>", `print a ${of}`)), async () => (await load()).get);
+    grammar.handle(
+      clientOptions(leaf("list", `list ${plural}, with who changed them`).option("--limit <count>", "at most this many")),
+      async () => (await load()).list,
+    );
+  }
 }
 
 /** The command of these names, such as `workflow signal`. */

@@ -27,6 +27,7 @@ import {
   type StartReply,
   type StartRequestInit,
 } from "#proto";
+import type { ClusterClient } from "#sdk/client";
 import { sha256 } from "./audit/hasher.ts";
 import { type ExitCode, exit } from "./failure.ts";
 import { failureText } from "./history.ts";
@@ -38,6 +39,8 @@ import { safeText, visible, visibleLines } from "./terminal.ts";
 /** Rejects with errors that carry a `reason`. */
 export interface Remote {
   readonly address: string;
+  /** For those who run the cluster. */
+  readonly cluster: ClusterClient;
   /** Starts, over one stream that many starts share. */
   start(request: StartRequestInit): Promise<StartReply>;
   result(request: ResultRequestInit): Promise<ResultReply>;

@@ -73,7 +73,7 @@ class Rig {
     this.executor = new Executor({
       host,
       blobs: async () => new Uint8Array(0),
-      runSlots: 10,
+      runSlots: () => 10,
       nextKey: () => ++nextKey,
       send: (item) => {
         this.items.push(fromBytes(decodeWorkerItem, toBytes(encodeWorkerItem, item)));
@@ -96,6 +96,7 @@ class Rig {
     const events = fields.fromStart === true ? [...this.log.events] : this.log.events.slice(this.seen);
     this.seen = this.log.events.length;
     const own = {
+      shard: 1,
       handle: 1,
       activation: ++this.activation,
       fromStart: false,
@@ -116,7 +117,7 @@ class Rig {
   }
 
   async query(name: string): Promise<string> {
-    this.executor.query({ query: 1, handle: 1, name, input: undefined });
+    this.executor.query({ query: 1, shard: 1, handle: 1, name, input: undefined });
     const item = await this.next();
     if (item.kind !== "queryAnswer") throw new Error(`The executor sent ${item.kind}, want an answer`);
     return item.value.failure?.message ?? Buffer.from(item.value.result?.data ?? []).toString();

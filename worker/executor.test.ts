@@ -40,7 +40,7 @@ class Rig {
     this.executor = new Executor({
       host: this.host,
       blobs: options.blobs ?? noBlobs,
-      runSlots: options.runSlots ?? 100,
+      runSlots: () => options.runSlots ?? 100,
       nextKey: () => ++key,
       send: (item) => {
         this.items.push(fromBytes(decodeWorkerItem, toBytes(encodeWorkerItem, item)));
@@ -56,7 +56,7 @@ class Rig {
   send(handle: number, fields: ActivateInit): number {
     const activation = ++this.activation;
     const from = { fromStart: false, more: false, run: "", bundle: new Uint8Array(0), type: "", events: [], readOnly: false };
-    this.executor.activate({ ...from, ...fields, handle, activation } as Parameters<Executor["activate"]>[0]);
+    this.executor.activate({ shard: 3, ...from, ...fields, handle, activation } as Parameters<Executor["activate"]>[0]);
     return activation;
   }
 
@@ -140,7 +140,7 @@ describe("a run", () => {
   test("whose events come in several parts is activated once, with all of them", async () => {
     const rig = new Rig({ main: order });
     const events = [rig.log.started("main", 1), rig.log.signalled("paid", 2), rig.log.signalled("paid", 3)];
-    const start = { fromStart: true, run: "default:r1", type: "main", bundle, readOnly: false };
+    const start = { fromStart: true, run: "default:r1", type: "main", bundle, readOnly: false, shard: 3 };
     events.forEach((event, i) => {
       rig.executor.activate({ ...start, handle: 5, activation: 77, events: [event], more: i < events.length - 1 });
     });
@@ -223,7 +223,7 @@ describe("payloads and bundles in storage", () => {
     rig.log.add(EventKind.activityCompleted, encodeActivityCompleted, { op: 1, result: { ref } });
     await rig.proceed();
     await rig.fromStart();
-    rig.executor.query({ query: 1, handle: 1, name: "steps", input: undefined });
+    rig.executor.query({ query: 1, shard: 3, handle: 1, name: "steps", input: undefined });
     await rig.until(() => rig.answers().length === 1);
     expect(Buffer.from(rig.answers()[0]?.result?.data ?? []).toString()).toBe('["stored"]');
     expect(asked).toEqual([9, 1, 1]);
@@ -269,7 +269,7 @@ describe("queries", () => {
     const rig = new Rig({ main: order });
     rig.log.started("main", 1);
     await rig.fromStart();
-    rig.executor.query({ query: 3, handle: 1, name, input: undefined });
+    rig.executor.query({ query: 3, shard: 3, handle: 1, name, input: undefined });
     await rig.until(() => rig.answers().length === 1);
     return rig.answers()[0];
   }
@@ -284,7 +284,7 @@ describe("queries", () => {
 
   test("for a run that is not held say so", async () => {
     const rig = new Rig({});
-    rig.executor.query({ query: 8, handle: 1, name: "steps", input: undefined });
+    rig.executor.query({ query: 8, shard: 3, handle: 1, name: "steps", input: undefined });
     expect(rig.answers()).toMatchObject([{ query: 8, notCached: true }]);
   });
 
@@ -292,11 +292,11 @@ describe("queries", () => {
     const rig = new Rig({ main: order });
     rig.log.started("main", 1);
     const started = rig.fromStart();
-    rig.executor.query({ query: 1, handle: 1, name: "steps", input: undefined });
+    rig.executor.query({ query: 1, shard: 3, handle: 1, name: "steps", input: undefined });
     rig.record([{ kind: CommandKind.activity, op: 1, name: "charge", payload: { data: json(1) } }]);
     rig.log.completed(1, "ok");
     const gone = rig.proceed();
-    rig.executor.query({ query: 2, handle: 1, name: "steps", input: undefined });
+    rig.executor.query({ query: 2, shard: 3, handle: 1, name: "steps", input: undefined });
     await Promise.all([started, gone]);
     await rig.until(() => rig.answers().length === 2);
     expect(rig.answers().map(({ result }) => Buffer.from(result?.data ?? []).toString())).toEqual(["[]", '["ok"]']);
@@ -307,7 +307,7 @@ describe("queries", () => {
     rig.log.started("main", 1);
     rig.host.faults.push({ kind: "lost", message: "gone" });
     const started = rig.fromStart();
-    for (const query of [1, 2]) rig.executor.query({ query, handle: 1, name: "steps", input: undefined });
+    for (const query of [1, 2]) rig.executor.query({ query, shard: 3, handle: 1, name: "steps", input: undefined });
     await started;
     await rig.until(() => rig.answers().length === 2);
     expect(rig.answers().map(({ query, notCached }) => [query, notCached])).toEqual([
@@ -322,12 +322,32 @@ describe("the cache", () => {
     const rig = new Rig({ main: order }, { runSlots: 2 });
     rig.log.started("main", 1);
     for (const handle of [1, 2]) await rig.fromStart(handle);
-    rig.executor.query({ query: 1, handle: 1, name: "steps", input: undefined });
+    rig.executor.query({ query: 1, shard: 3, handle: 1, name: "steps", input: undefined });
     await rig.until(() => rig.answers().length === 1);
     await rig.fromStart(3);
     expect(rig.items.flatMap((item) => (item.kind === "evicted" ? [item.value.handle] : []))).toEqual([2]);
     expect(rig.host.dropped).toEqual([2]);
     expect(rig.host.size).toBe(2);
+  });
+
+  test("keeps runs of two shards apart that have the same handle", async () => {
+    const rig = new Rig({ main: order });
+    rig.log.started("main", 1);
+    const start = { fromStart: true, run: "default:r1", type: "main", bundle, events: rig.log.events };
+    rig.send(1, { ...start, shard: 4 });
+    rig.send(1, { ...start, shard: 5 });
+    await rig.until(() => rig.activated().length === 2);
+    expect(rig.activated().map(({ shard, handle }) => [shard, handle])).toEqual([
+      [4, 1],
+      [5, 1],
+    ]);
+    rig.executor.drop({ shard: 4, handle: 1 });
+    for (const shard of [4, 5]) rig.executor.query({ query: shard, shard, handle: 1, name: "steps", input: undefined });
+    await rig.until(() => rig.answers().length === 2);
+    expect(rig.answers().map((answer) => [answer.query, answer.shard, answer.notCached])).toEqual([
+      [4, 4, true],
+      [5, 5, false],
+    ]);
   });
 
   test("never evicts a run that is busy: it waits until one is idle", async () => {
@@ -343,8 +363,8 @@ describe("the cache", () => {
     const rig = new Rig({ main: order });
     rig.log.started("main", 1);
     rig.send(1, { fromStart: true, run: "default:r1", type: "main", bundle, events: rig.log.events });
-    rig.executor.drop(1);
-    rig.executor.drop(1);
+    rig.executor.drop({ shard: 3, handle: 1 });
+    rig.executor.drop({ shard: 3, handle: 1 });
     await rig.fromStart(2);
     expect(rig.activated().map(({ handle }) => handle)).toEqual([2]);
     expect(rig.host.size).toBe(1);

@@ -1,7 +1,7 @@
 /**
  * Runs workflow code for one stream: activations and queries in, commands and answers out.
  *
- * Handles name runs on this stream only, so an executor lives as long as its stream. A run is
+ * Shard and handle name runs on this stream only, so an executor lives as long as its stream. A run is
  * always what its events make of it: whatever fails here, the server can send it from the start.
  */
 import { HopError, limits, noBytes, toHex } from "#core/base";
@@ -21,14 +21,14 @@ import { type History, type MissingBlob, markReplay, readHistory } from "./abi/h
 import { ReplayCheck } from "./abi/replay.ts";
 import type { BlobSource } from "./blob-source.ts";
 import type { Activation, Delivery, GuestHost, QueryResult } from "./host/guest-host.ts";
-import { type CachedRun, RunCache } from "./run-cache.ts";
+import { type CachedRun, handleKey, RunCache, type RunHandle } from "./run-cache.ts";
 
 export interface ExecutorParts {
   readonly host: GuestHost;
   readonly blobs: BlobSource;
   readonly send: (item: WorkerItemInit) => void;
-  /** Runs kept between activations. */
-  readonly runSlots: number;
+  /** Runs kept between activations; it may change. */
+  readonly runSlots: () => number;
   /** Keys for the host, unique over all executors that share it. */
   readonly nextKey: () => number;
 }
@@ -41,7 +41,7 @@ const replayPart = 256;
 export class Executor {
   private readonly parts: ExecutorParts;
   private readonly runs = new RunCache();
-  /** Activations whose later parts have not come yet, by handle. */
+  /** Activations whose later parts have not come yet, by what names the run. */
   private readonly partial = new Map<number, Activate>();
   /** Bundles that were in reach of the host once. */
   private readonly bundles = new Set<string>();
@@ -49,6 +49,11 @@ export class Executor {
 
   constructor(parts: ExecutorParts) {
     this.parts = parts;
+  }
+
+  /** Runs that it holds. */
+  get size(): number {
+    return this.runs.size;
   }
 
   /** Throws `CodecError` where the events can't be read. */
@@ -61,14 +66,14 @@ export class Executor {
   }
 
   query(message: Query): void {
-    const run = this.runs.use(message.handle);
-    if (run === undefined) this.send({ kind: "queryAnswer", value: { query: message.query, notCached: true } });
+    const run = this.runs.use(message);
+    if (run === undefined) this.send({ kind: "queryAnswer", value: { query: message.query, shard: message.shard, notCached: true } });
     else if (run.isBusy) run.waiting.push(() => this.query(message));
     else this.ask(run, message);
   }
 
   /** Forgets the run. An activation under way for it is not answered; what waits behind it is, by its absence. */
-  drop(handle: number): void {
+  drop(handle: RunHandle): void {
     const run = this.runs.remove(handle);
     if (run === undefined) return;
     run.isDropped = true;
@@ -88,22 +93,23 @@ export class Executor {
 
   /** The activation once its last part is here. */
   private joined(message: Activate): Activate | undefined {
-    const before = this.partial.get(message.handle);
+    const key = handleKey(message);
+    const before = this.partial.get(key);
     const continues = before !== undefined && before.activation === message.activation;
     if (continues) for (const event of message.events) before.events.push(event);
     const whole = continues ? before : message;
     if (message.more) {
-      this.partial.set(message.handle, whole);
+      this.partial.set(key, whole);
       return undefined;
     }
-    this.partial.delete(message.handle);
+    this.partial.delete(key);
     return whole;
   }
 
   // Going on with a run that is here. The common case makes no promise but the host's own.
 
   private proceed(message: Activate, history: History): void {
-    const run = this.runs.use(message.handle);
+    const run = this.runs.use(message);
     if (run === undefined) {
       this.answer(message, { status: ActivatedStatus.notCached, problem: "The worker does not hold the run" });
       return;
@@ -139,9 +145,9 @@ export class Executor {
   private begin(message: Activate, history: History): void {
     const { started } = history;
     if (started === undefined) throw new CodecError(`Cannot build run ${message.run}: its history does not begin with its start`);
-    this.drop(message.handle);
+    this.drop(message);
     markReplay(history, message.readOnly ? history.deliveries.length : history.toldCount);
-    const run = this.runs.add(message.handle, this.parts.nextKey());
+    const run = this.runs.add(message, this.parts.nextKey());
     run.isBusy = true;
     this.makeRoom();
     this.rebuild(run, message, history, started).catch(rethrow);
@@ -217,7 +223,7 @@ export class Executor {
       const problem = `The commands of one activation hold ${bytes} bytes, at most ${limits.activationBytesMax} are allowed: let the workflow await some before it asks for more`;
       return this.fail(run, message, { status: ActivatedStatus.limit, problem });
     }
-    this.send({ kind: "activated", value: { handle: message.handle, activation: message.activation, commands } });
+    this.send({ kind: "activated", value: { ...namesOf(message), commands } });
     this.settle(run);
   }
 
@@ -225,19 +231,19 @@ export class Executor {
   private fail(run: CachedRun, message: Activate, failed: Failed): void {
     if (run.isDropped) return;
     this.answer(message, failed);
-    this.drop(run.handle);
+    this.drop(run);
   }
 
   private answer(message: Activate, failed: Failed): void {
     const problem = (failed.problem ?? "").slice(0, limits.failureBytesMax);
-    this.send({ kind: "activated", value: { handle: message.handle, activation: message.activation, status: failed.status, problem } });
+    this.send({ kind: "activated", value: { ...namesOf(message), status: failed.status, problem } });
   }
 
   private ask(run: CachedRun, message: Query): void {
-    const { query, name, input } = message;
+    const { query, shard, name, input } = message;
     run.isBusy = true;
     const answer = (value: QueryAnswerInit) => {
-      this.send({ kind: "queryAnswer", value: { ...value, query } });
+      this.send({ kind: "queryAnswer", value: { ...value, query, shard } });
       this.settle(run);
     };
     this.inputOf(input)
@@ -261,16 +267,17 @@ export class Executor {
     run.isBusy = false;
     const next = run.waiting.shift();
     if (next !== undefined) next();
-    else if (this.runs.size > this.parts.runSlots) this.makeRoom();
+    else if (this.runs.size > this.parts.runSlots()) this.makeRoom();
   }
 
-  private makeRoom(): void {
-    while (this.runs.size > this.parts.runSlots) {
+  /** Lets go of idle runs that are more than it may hold. */
+  makeRoom(): void {
+    while (this.runs.size > this.parts.runSlots()) {
       const run = this.runs.evict();
       if (run === undefined) return;
       run.isDropped = true;
       this.parts.host.drop(run.key);
-      this.send({ kind: "evicted", value: { handle: run.handle } });
+      this.send({ kind: "evicted", value: { shard: run.shard, handle: run.handle } });
     }
   }
 }
@@ -281,6 +288,8 @@ function rethrow(error: unknown): void {
     throw error;
   });
 }
+
+const namesOf = ({ shard, handle, activation }: Activate) => ({ shard, handle, activation });
 
 function failedBy(activation: Exclude<Activation, { readonly kind: "ok" }>): Failed {
   const { limit, broken, notCached } = ActivatedStatus;

@@ -1,8 +1,13 @@
 /** The runs that a worker holds on one stream, least recently used first. */
 
-/** What the executor knows of a run that its host holds. */
-export interface CachedRun {
+/** Names a run on a stream: shards number their runs each for itself. */
+export interface RunHandle {
+  readonly shard: number;
   readonly handle: number;
+}
+
+/** What the executor knows of a run that its host holds. */
+export interface CachedRun extends RunHandle {
   /** The host's key. */
   readonly key: number;
   /** An activation or query is under way; what comes meanwhile waits. */
@@ -12,6 +17,11 @@ export interface CachedRun {
   readonly waiting: (() => void)[];
 }
 
+const handleEnd = 2 ** 32;
+
+/** One number for both parts; shards are numbered as they are made and stay far below 2^21. */
+export const handleKey = ({ shard, handle }: RunHandle) => shard * handleEnd + handle;
+
 export class RunCache {
   private readonly runs = new Map<number, CachedRun>();
 
@@ -20,23 +30,25 @@ export class RunCache {
   }
 
   /** The run behind a handle, now the most recently used. */
-  use(handle: number): CachedRun | undefined {
-    const run = this.runs.get(handle);
+  use(handle: RunHandle): CachedRun | undefined {
+    const at = handleKey(handle);
+    const run = this.runs.get(at);
     if (run === undefined) return undefined;
-    this.runs.delete(handle);
-    this.runs.set(handle, run);
+    this.runs.delete(at);
+    this.runs.set(at, run);
     return run;
   }
 
-  add(handle: number, key: number): CachedRun {
-    const run: CachedRun = { handle, key, isBusy: false, isDropped: false, waiting: [] };
-    this.runs.set(handle, run);
+  add({ shard, handle }: RunHandle, key: number): CachedRun {
+    const run: CachedRun = { shard, handle, key, isBusy: false, isDropped: false, waiting: [] };
+    this.runs.set(handleKey(run), run);
     return run;
   }
 
-  remove(handle: number): CachedRun | undefined {
-    const run = this.runs.get(handle);
-    this.runs.delete(handle);
+  remove(handle: RunHandle): CachedRun | undefined {
+    const at = handleKey(handle);
+    const run = this.runs.get(at);
+    this.runs.delete(at);
     return run;
   }
 
@@ -44,7 +56,7 @@ export class RunCache {
   evict(): CachedRun | undefined {
     for (const run of this.runs.values()) {
       if (run.isBusy) continue;
-      this.runs.delete(run.handle);
+      this.runs.delete(handleKey(run));
       return run;
     }
     return undefined;

@@ -10,14 +10,15 @@ import { grpcBlobSource, grpcConnector, localConnector } from "./connector.ts";
 import { Executor } from "./executor.ts";
 import type { BundleSource, GuestHost } from "./host/guest-host.ts";
 import type { OnLog } from "./log.ts";
-import { type Connect, Session } from "./session.ts";
+import { NodeLinks } from "./node-links.ts";
+import type { Connect } from "./session.ts";
 
 export interface WorkerOptions {
-  /** `host:port` of a server, or of several. */
+  /** `host:port` of a node, or of several; the others of its cluster are found through it. */
   readonly address?: string | readonly string[];
   readonly credentials?: grpc.ChannelCredentials;
   readonly metadata?: grpc.Metadata;
-  /** Instead of an address: any other road to a server, with `blobs` beside it. */
+  /** Instead of an address: any other road to a node, with `blobs` beside it. */
   readonly connect?: Connect;
   readonly blobs?: BlobSource;
   readonly namespace?: string;
@@ -69,8 +70,8 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const onLog = options.onLog ?? (() => {});
   const activitySlots = options.activitySlots ?? defaults.activitySlots;
   const runSlots = options.runSlots ?? defaults.runSlots;
-  let session: Session | undefined;
-  const send = (item: WorkerItemInit) => session?.send(item) ?? false;
+  let links: NodeLinks | undefined;
+  const send = (item: WorkerItemInit) => links?.send(item) ?? false;
   const activities = new ActivityHost({ activities: options.activities ?? {}, slots: activitySlots, blobs, onLog, send });
   const workerId = options.workerId ?? defaultId();
   const hello = () => ({
@@ -78,16 +79,18 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     namespace: options.namespace ?? defaults.namespace,
     modes: host === undefined ? [] : (options.modes ?? ["v8"]),
     activities: activities.names,
-    activitySlots,
-    runSlots: host === undefined ? 0 : runSlots,
     version: options.version ?? defaults.version,
   });
-  const openExecutor = host === undefined ? undefined : executorsOf(host, blobs, runSlots);
-  const graceMs = options.graceMs ?? defaults.graceMs;
-  const { connect, connectLocal } = road;
-  const local = connectLocal === undefined ? {} : { connectLocal };
-  const started = new Session({ connect, ...local, hello, openExecutor, activities, onLog, graceMs });
-  session = started;
+  const started = new NodeLinks({
+    ...road,
+    hello,
+    openExecutor: host === undefined ? undefined : executorsOf(host, blobs),
+    activities,
+    onLog,
+    graceMs: options.graceMs ?? defaults.graceMs,
+    room: { activitySlots, runSlots: host === undefined ? 0 : runSlots },
+  });
+  links = started;
   async function end(): Promise<void> {
     await started.close();
     await host?.close();
@@ -108,24 +111,39 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   };
 }
 
-interface Road {
+interface WorkerRoad {
   readonly connect: Connect;
+  readonly isFixed: boolean;
+  readonly connectTo: (address: string) => Connect;
   readonly connectLocal?: (socket: string) => Connect;
   readonly blobs: BlobSource;
+  readonly onNodes: (addresses: readonly string[]) => void;
   readonly close: () => void;
 }
 
-function roadOf(options: WorkerOptions): Road {
-  const { address, connect, blobs } = options;
+function roadOf(options: WorkerOptions): WorkerRoad {
+  const { address, connect, blobs, credentials, metadata } = options;
+  const connectTo = (of: string) => grpcConnector({ addresses: [of], credentials, metadata });
   if (connect !== undefined) {
     if (blobs === undefined) throw new Error("Cannot start a worker: with `connect`, `blobs` must say where large payloads are read");
-    return { connect, blobs, close() {} };
+    return { connect, isFixed: true, connectTo, blobs, onNodes() {}, close() {} };
   }
-  const addresses = typeof address === "string" ? [address] : (address ?? []);
+  const addresses = (typeof address === "string" ? [address] : (address ?? []))
+    .flatMap((each) => each.split(","))
+    .map((each) => each.trim());
   if (addresses.length === 0) throw new Error("Cannot start a worker: it needs the address of a server, or `connect`");
-  const server = { addresses, credentials: options.credentials, metadata: options.metadata };
+  const server = { addresses, credentials, metadata };
   const source = grpcBlobSource(server);
-  return { connect: grpcConnector(server), connectLocal: localConnector, blobs: blobs ?? source.blobs, close: source.close };
+  const { onNodes, close } = source;
+  return {
+    connect: grpcConnector(server),
+    isFixed: false,
+    connectTo,
+    connectLocal: localConnector,
+    blobs: blobs ?? source.blobs,
+    onNodes,
+    close,
+  };
 }
 
 function bundlesOf(blobs: BlobSource): BundleSource {
@@ -136,10 +154,12 @@ function bundlesOf(blobs: BlobSource): BundleSource {
   };
 }
 
-function executorsOf(host: GuestHost, blobs: BlobSource, runSlots: number): (send: (item: WorkerItemInit) => void) => Executor {
+type OpenExecutor = (send: (item: WorkerItemInit) => void, runSlots: () => number) => Executor;
+
+function executorsOf(host: GuestHost, blobs: BlobSource): OpenExecutor {
   let key = 0;
   const nextKey = () => ++key;
-  return (send) => new Executor({ host, blobs, send, runSlots, nextKey });
+  return (send, runSlots) => new Executor({ host, blobs, send, runSlots, nextKey });
 }
 
 function defaultId(): string {

@@ -1,5 +1,5 @@
 /** One stream to a server, from hello to its end. */
-import type { HelloInit, ServerItem, Task, TaskToken, Welcome, WorkerItemInit } from "#proto";
+import type { HelloInit, Nodes, ServerItem, Task, TaskToken, Welcome, WorkerItemInit } from "#proto";
 import type { Closing, Connection, Receiver } from "#proto/connection";
 import type { Executor } from "./executor.ts";
 
@@ -14,6 +14,10 @@ export interface StreamParts {
   readonly onSentAway: (socket: string) => void;
   readonly onTask: (task: Task) => void;
   readonly onCancel: (token: TaskToken, reason: string) => void;
+  /** The cluster has other live members than before. */
+  readonly onNodes: (nodes: Nodes) => void;
+  /** The node leads the shard now and asks what the worker executes. */
+  readonly onRecall: (shard: number) => void;
   readonly onOver: (stream: Stream, closing: Closing) => void;
 }
 
@@ -39,6 +43,16 @@ export class Stream implements Receiver<ServerItem> {
     this.executor = parts.openExecutor?.((item) => this.send(item));
     connection.send({ kind: "hello", value: parts.hello });
     this.welcomeTimer = setTimeout(() => connection.close(`The server did not answer the hello within ${welcomeMsMax} ms`), welcomeMsMax);
+  }
+
+  /** Runs that are held for this stream. */
+  get runCount(): number {
+    return this.executor?.size ?? 0;
+  }
+
+  /** The room for runs has changed. */
+  makeRoom(): void {
+    this.executor?.makeRoom();
   }
 
   /** Sends the item, and with it the acknowledgement that is due. */
@@ -103,7 +117,13 @@ export class Stream implements Receiver<ServerItem> {
         this.executor?.query(item.value);
         return;
       case "drop":
-        this.executor?.drop(item.value.handle);
+        this.executor?.drop(item.value);
+        return;
+      case "nodes":
+        this.parts.onNodes(item.value);
+        return;
+      case "recall":
+        this.parts.onRecall(item.value.shard);
         return;
       // What a later version adds is not meant for this one.
       case "welcome":

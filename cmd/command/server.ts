@@ -23,7 +23,20 @@ export async function serverStart(context: Context, options: ServerOptions): Pro
   const log = logTo({ sink: output.err, paint: output.paintErr, form, level: options.logLevel ?? "info" });
   const files = options.worker === true ? await loadActivityFiles(options) : undefined;
   const node = await composeNode({ flags: options, dataDefault, log });
+  const tell = (state: "joining" | "ready") => {
+    if (options.readyLine === true) output.line(`${state} grpc=${node.grpc} http=${node.http}`);
+  };
   try {
+    if (!node.isMember) {
+      tell("joining");
+      await Promise.race([node.member, untilStopped(node, interrupt)]);
+    }
+    if (!interrupt.aborted) await serve();
+  } finally {
+    await node.close();
+  }
+
+  async function serve(): Promise<void> {
     const namespace = namespaceName(options, env);
     const worker =
       files === undefined
@@ -31,14 +44,12 @@ export async function serverStart(context: Context, options: ServerOptions): Pro
         : await composeWorker({ flags: options, namespace, road: node.road, activities: files.activities, log });
     try {
       await worker?.ready;
-      if (options.readyLine === true) output.line(`ready grpc=${node.grpc} http=${node.http}`);
+      tell("ready");
       await untilStopped(node, interrupt);
       log("info", "Stopping");
     } finally {
       await worker?.close();
     }
-  } finally {
-    await node.close();
   }
   return exit.ok;
 }

@@ -1,6 +1,6 @@
 /** `hop worker`: runs workflow code and activities until it is asked to end. A server that goes away is waited for. */
 import { composeWorker, loadActivityFiles, untilAborted, type WorkerFlags } from "../compose.ts";
-import { type Context, type GlobalOptions, namespaceName, serverAddress } from "../context.ts";
+import { type Context, type GlobalOptions, namespaceName, serverAddresses } from "../context.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
 import type { Level, LogForm } from "../log.ts";
 import { logTo } from "../log.ts";
@@ -17,7 +17,7 @@ export async function worker(context: Context, options: WorkerCommandOptions): P
     throw new UsageError(`Cannot run a worker: mode ${options.mode} is not built into this version, want --mode v8`);
   if (options.timeout !== undefined) throw new UsageError("Cannot run a worker with --timeout: it runs until it is asked to end");
   const { output, env, interrupt } = context;
-  const address = serverAddress(options, env);
+  const address = serverAddresses(options, env).join(",");
   const namespace = namespaceName(options, env);
   const log = logTo({
     sink: output.err,

@@ -16,6 +16,10 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return `a sleep of ${op.durationMs} ms`;
     case "await-signal":
       return `a wait for signal ${JSON.stringify(op.name)}`;
+    case "send-signal":
+      return sent(op.name, op.to, payload(op.payload, other?.kind === CommandKind.sendSignal ? other.payload : undefined));
+    case "await-result":
+      return `a wait for the result of ${op.to}`;
     case "cancel-op":
       return `the withdrawal of operation ${op.op}`;
     case "complete":
@@ -35,6 +39,10 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       return `a sleep of ${command.durationMs ?? 0} ms`;
     case CommandKind.awaitSignal:
       return `a wait for signal ${JSON.stringify(command.name ?? "")}`;
+    case CommandKind.sendSignal:
+      return sent(command.name ?? "", command.to ?? "", payload(command.payload, other.kind === "send-signal" ? other.payload : undefined));
+    case CommandKind.awaitResult:
+      return `a wait for the result of ${command.to ?? ""}`;
     case CommandKind.cancelOp:
       return `the withdrawal of operation ${command.op ?? 0}`;
     case CommandKind.complete:
@@ -49,6 +57,7 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 }
 
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
+const sent = (name: string, to: string, value: string) => `signal ${JSON.stringify(name)} to ${to} with payload ${value}`;
 const failed = (failure: FailureInit | undefined) =>
   `the run's failure with ${failure?.type ?? "Error"}: ${clip(failure?.message ?? "", 0)}`;
 

@@ -62,6 +62,12 @@ export class EventLog {
       case p.CommandKind.awaitSignal:
         this.add(EventKind.signalAwaited, p.encodeSignalAwaited, { op, name });
         return;
+      case p.CommandKind.sendSignal:
+        this.add(EventKind.signalSent, p.encodeSignalSent, { op, to: command.to ?? "", name, payload, number: 1 });
+        return;
+      case p.CommandKind.awaitResult:
+        this.add(EventKind.resultAwaited, p.encodeResultAwaited, { op, to: command.to ?? "", number: 1 });
+        return;
       case p.CommandKind.cancelOp:
         if (open.has(op)) this.add(EventKind.activityCancelled, p.encodeActivityCancelled, { op });
         return;

@@ -1,5 +1,14 @@
 import { expect, test } from "bun:test";
-import { CodecError, CommandKind, EventKind, encodeActivityFailed, encodeRunResumed, encodeSignalReceived } from "#proto";
+import {
+  CodecError,
+  CommandKind,
+  EventKind,
+  encodeActivityFailed,
+  encodeResultReceived,
+  encodeRunResumed,
+  encodeSignalReceived,
+  encodeSignalSettled,
+} from "#proto";
 import { EventLog, json } from "./event-fixture.ts";
 import { markReplay, readHistory } from "./history.ts";
 
@@ -11,6 +20,10 @@ test("readHistory() tells the guest what is for it, at the event's time, in orde
   log.fired(3);
   log.signalled("paid", 9);
   log.cancelRequested("stop");
+  log.add(EventKind.signalSettled, encodeSignalSettled, { op: 4 });
+  log.add(EventKind.signalSettled, encodeSignalSettled, { op: 5, failure: { type: "RunClosedError", message: "ended" } });
+  log.add(EventKind.resultReceived, encodeResultReceived, { op: 6, from: "run/a:b", number: 1, result: { data: json(7) } });
+  log.add(EventKind.resultReceived, encodeResultReceived, { op: 8, failure: { type: "Broken", message: "no" } });
   const { deliveries, missing, started } = readHistory(log.events);
   const t = 1_700_000_000_000;
   expect(
@@ -22,6 +35,10 @@ test("readHistory() tells the guest what is for it, at the event's time, in orde
     { kind: "resolve", nowMs: t + 4, op: 3, value: "" },
     { kind: "signal", nowMs: t + 5, name: "paid", value: "9" },
     { kind: "cancel", nowMs: t + 6, reason: "stop" },
+    { kind: "resolve", nowMs: t + 7, op: 4, value: "" },
+    { kind: "reject", nowMs: t + 8, op: 5, failure: { type: "RunClosedError", message: "ended" } },
+    { kind: "resolve", nowMs: t + 9, op: 6, value: "7" },
+    { kind: "reject", nowMs: t + 10, op: 8, failure: { type: "Broken", message: "no" } },
   ]);
   expect(missing).toEqual([]);
   expect(started).toMatchObject({ generation: 1, type: "order", seed: 7 });

@@ -11,12 +11,16 @@ import {
   decodeActivityFailed,
   decodeActivityScheduled,
   decodeCancelRequested,
+  decodeResultAwaited,
+  decodeResultReceived,
   decodeRunCancelled,
   decodeRunCompleted,
   decodeRunFailed,
   decodeRunStarted,
   decodeSignalAwaited,
   decodeSignalReceived,
+  decodeSignalSent,
+  decodeSignalSettled,
   decodeTimerFired,
   decodeTimerStarted,
   EventKind,
@@ -33,6 +37,14 @@ export type RecordedOp = { readonly seq: number } & (
   | { readonly kind: "activity"; readonly op: number; readonly name: string; readonly input: ActivityScheduled["input"] }
   | { readonly kind: "timer"; readonly op: number; readonly durationMs: number }
   | { readonly kind: "await-signal"; readonly op: number; readonly name: string }
+  | {
+      readonly kind: "send-signal";
+      readonly op: number;
+      readonly to: string;
+      readonly name: string;
+      readonly payload: Payload | undefined;
+    }
+  | { readonly kind: "await-result"; readonly op: number; readonly to: string }
   | { readonly kind: "cancel-op"; readonly op: number }
   | { readonly kind: "complete"; readonly result: Payload | undefined }
   | { readonly kind: "fail"; readonly failure: Failure | undefined }
@@ -127,6 +139,16 @@ function addDelivery(history: History, event: GuestEvent): boolean {
       takeDetails(history, failure);
       return true;
     }
+    case EventKind.signalSettled: {
+      const { op, failure } = fromBytes(decodeSignalSettled, body);
+      settle(history, nowMs, op, { result: undefined, failure });
+      return true;
+    }
+    case EventKind.resultReceived: {
+      const received = fromBytes(decodeResultReceived, body);
+      settle(history, nowMs, received.op, received);
+      return true;
+    }
     case EventKind.signalReceived: {
       const { name, payload } = fromBytes(decodeSignalReceived, body);
       const delivery = { kind: "signal" as const, nowMs, name, value: noBytes as Uint8Array };
@@ -150,6 +172,17 @@ function resolve(history: History, nowMs: number, op: number, payload: Payload |
     delivery.value = value;
   });
   history.deliveries.push(delivery);
+}
+
+interface Settlement {
+  readonly result: Payload | undefined;
+  readonly failure: Failure | undefined;
+}
+
+function settle(history: History, nowMs: number, op: number, { result, failure }: Settlement): void {
+  if (failure === undefined) return resolve(history, nowMs, op, result);
+  history.deliveries.push({ kind: "reject", nowMs, op, failure });
+  takeDetails(history, failure);
 }
 
 /** Puts the payload's bytes now, or notes that they have to be fetched. */
@@ -198,10 +231,20 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
       const { op, name } = fromBytes(decodeSignalAwaited, body);
       return { seq, kind: "await-signal", op, name };
     }
-    // The three that withdraw an operation have one shape.
+    case EventKind.signalSent: {
+      const { op, to, name, payload } = fromBytes(decodeSignalSent, body);
+      return { seq, kind: "send-signal", op, to, name, payload };
+    }
+    case EventKind.resultAwaited: {
+      const { op, to } = fromBytes(decodeResultAwaited, body);
+      return { seq, kind: "await-result", op, to };
+    }
+    // Those that withdraw an operation begin alike.
     case EventKind.activityCancelled:
     case EventKind.timerCancelled:
     case EventKind.signalWaitCancelled:
+    case EventKind.signalSendCancelled:
+    case EventKind.resultWaitCancelled:
       return { seq, kind: "cancel-op", op: fromBytes(decodeActivityCancelled, body).op };
     case EventKind.runCompleted:
       return { seq, kind: "complete", result: fromBytes(decodeRunCompleted, body).result };

@@ -17,6 +17,14 @@ const charge = (op: number, amount: unknown = 5): CommandInit => ({
 const ship = (op: number): CommandInit => ({ kind: CommandKind.activity, op, name: "ship", payload: { data: json("home") } });
 const nap = (op: number, durationMs = 5000): CommandInit => ({ kind: CommandKind.timer, op, durationMs });
 const wait = (op: number, name = "paid"): CommandInit => ({ kind: CommandKind.awaitSignal, op, name });
+const tell = (op: number, to = "shop:o-2", value: unknown = 1): CommandInit => ({
+  kind: CommandKind.sendSignal,
+  op,
+  to,
+  name: "paid",
+  payload: { data: json(value) },
+});
+const result = (op: number, to = "shop:o-2"): CommandInit => ({ kind: CommandKind.awaitResult, op, to });
 const withdraw = (op: number): CommandInit => ({ kind: CommandKind.cancelOp, op });
 const complete = (value: unknown): CommandInit => ({ kind: CommandKind.complete, payload: { data: json(value) } });
 const fail = (message: string): CommandInit => ({ kind: CommandKind.fail, failure: { type: "Error", message, stack: "at x" } });
@@ -41,7 +49,7 @@ function check(
 }
 
 describe("a replay that asks for what its history has", () => {
-  const all = [charge(1), nap(2), wait(3), ship(4)];
+  const all = [charge(1), nap(2), wait(3), ship(4), tell(5), result(6)];
 
   test("has nothing new to ask", () => {
     for (const end of [complete({ ok: true }), fail("no"), cancelled]) {
@@ -132,6 +140,24 @@ describe("a replay that diverges names both operations", () => {
       [wait(1, "paid")],
       [wait(1, 'pa"id')],
       'Operation 1 diverged: history (event 1) has a wait for signal "paid", the code asked for a wait for signal "pa\\"id" (bundle abc123def456). ',
+    ],
+    [
+      "a signal to another run",
+      [tell(1)],
+      [tell(1, "shop:o-3")],
+      'Operation 1 diverged: history (event 1) has signal "paid" to shop:o-2 with payload 1, the code asked for signal "paid" to shop:o-3 with payload 1 (bundle abc123def456). ',
+    ],
+    [
+      "another payload of a signal",
+      [tell(1)],
+      [tell(1, "shop:o-2", 2)],
+      'Operation 1 diverged: history (event 1) has signal "paid" to shop:o-2 with payload 1, the code asked for signal "paid" to shop:o-2 with payload 2 (bundle abc123def456). ',
+    ],
+    [
+      "the result of another run",
+      [result(1)],
+      [result(1, "shop:o-3")],
+      "Operation 1 diverged: history (event 1) has a wait for the result of shop:o-2, the code asked for a wait for the result of shop:o-3 (bundle abc123def456). ",
     ],
     [
       "an end in place of a step",

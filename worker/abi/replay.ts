@@ -87,6 +87,16 @@ function agree(recorded: Asked, command: CommandInit): boolean {
       return command.kind === CommandKind.timer && command.op === recorded.op && (command.durationMs ?? 0) === recorded.durationMs;
     case "await-signal":
       return command.kind === CommandKind.awaitSignal && command.op === recorded.op && command.name === recorded.name;
+    case "send-signal":
+      return (
+        command.kind === CommandKind.sendSignal &&
+        command.op === recorded.op &&
+        command.to === recorded.to &&
+        command.name === recorded.name &&
+        samePayload(recorded.payload, command.payload)
+      );
+    case "await-result":
+      return command.kind === CommandKind.awaitResult && command.op === recorded.op && command.to === recorded.to;
     case "complete":
       return command.kind === CommandKind.complete && samePayload(recorded.result, command.payload);
     case "fail":

@@ -20,6 +20,7 @@ const token = (op: number, fields: Partial<TaskToken> = {}): TaskToken => ({
 
 function task(name: string, input: unknown, fields: Partial<Task> = {}): Task {
   return {
+    shard: 1,
     token: token(1),
     name,
     input: input === undefined ? undefined : { data: bytes(input), ref: undefined },

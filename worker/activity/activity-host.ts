@@ -2,7 +2,9 @@
  * Executes activities in the worker's own process.
  *
  * It outlives streams: what runs while a stream is lost is named in the next hello and answered
- * on the next stream. One attempt runs at most once here, however often it is delivered.
+ * on the next stream. One attempt runs at most once here, however often it is delivered, and by
+ * whichever node. A result goes back the way its task came; where that is closed, any node takes
+ * it and passes it on.
  */
 import type { PayloadInit, Task, TaskDoneInit, TaskToken, TaskTokenInit, WorkerItemInit } from "#proto";
 import { type Activities, ActivityCancelledError, WorkerShutdownError } from "#sdk/activity";
@@ -11,20 +13,28 @@ import type { OnLog } from "../log.ts";
 import { failure } from "./activity-failure.ts";
 import { ActivityTask } from "./activity-task.ts";
 import { attemptKey, Completions } from "./completions.ts";
+import { EpochFence } from "./epoch-fence.ts";
 
-export interface ActivityHostParts {
+/** The way to a node. */
+export interface Road {
+  /** False where there is no stream to send on. */
+  readonly send: (item: WorkerItemInit) => boolean;
+}
+
+/** `send` takes the way to any node that can be reached. */
+export interface ActivityHostParts extends Road {
   readonly activities: Activities;
   readonly slots: number;
   readonly blobs: BlobSource;
   readonly onLog: OnLog;
-  /** False where there is no stream to send on. */
-  readonly send: (item: WorkerItemInit) => boolean;
   readonly nowMs?: () => number;
 }
 
 interface Running {
   readonly execution: ActivityTask;
   readonly task: Task;
+  /** The way by which its newest delivery came. */
+  road: Road;
 }
 
 export class ActivityHost {
@@ -33,6 +43,7 @@ export class ActivityHost {
   private readonly running = new Map<string, Running>();
   private readonly queue: Running[] = [];
   private readonly completions = new Completions();
+  private readonly fence = new EpochFence();
   private readonly onIdle: (() => void)[] = [];
   private activeCount = 0;
 
@@ -55,24 +66,33 @@ export class ActivityHost {
     return this.running.size === 0 && !this.completions.hasUnsent;
   }
 
-  take(task: Task): void {
+  /** Executions that a node gave, and that have not ended. */
+  countOf(road: Road): number {
+    let count = 0;
+    for (const running of this.running.values()) if (running.road === road) count++;
+    return count;
+  }
+
+  take(task: Task, road: Road = this.parts): void {
     const { token } = task;
-    if (token === undefined) return;
+    if (token === undefined || this.isFenced(task, token)) return;
     const key = attemptKey(token);
     const running = this.running.get(key);
     if (running !== undefined) {
       running.execution.token = token;
+      running.road = road;
       return;
     }
     const done = this.completions.again(token, this.nowMs());
-    if (done === undefined) this.begin(key, task, token);
-    else this.parts.send({ kind: "taskDone", value: done });
+    if (done === undefined) this.begin(key, { task, token, road });
+    else this.deliver(done, road);
   }
 
   cancel(token: TaskToken, reason: string): void {
     const running = this.running.get(attemptKey(token));
-    const message = `Activity ${running?.task.name ?? ""} is cancelled: ${reason}`;
-    running?.execution.cancel(new ActivityCancelledError(message));
+    // A newer leader wants it still.
+    if (running === undefined || running.execution.token.epoch > token.epoch) return;
+    running.execution.cancel(new ActivityCancelledError(`Activity ${running.task.name} is cancelled: ${reason}`));
   }
 
   /** Tokens for the hello of a new stream. */
@@ -82,8 +102,19 @@ export class ActivityHost {
   }
 
   /** Sends on a new stream what may not have arrived on the ones before. */
-  resend(): void {
-    for (const done of this.completions.resend(this.nowMs())) this.parts.send({ kind: "taskDone", value: done });
+  resend(road: Road = this.parts): void {
+    for (const done of this.completions.all(this.nowMs())) this.deliver(done, road);
+  }
+
+  /** Sends by another way what was sent by one that is lost: it may not have arrived. */
+  resendLost(road: Road): void {
+    const nowMs = this.nowMs();
+    // By which node "any way" led is not known.
+    for (const done of this.completions.sentBy([road, this.parts], nowMs)) {
+      // Where no way is left it is sent on the next stream, or forgotten in its time.
+      if (!this.parts.send({ kind: "taskDone", value: done })) return;
+      this.completions.add(done, { atMs: nowMs, road: this.parts }, nowMs);
+    }
   }
 
   /** Resolves when nothing is executing any more. */
@@ -97,11 +128,34 @@ export class ActivityHost {
       execution.cancel(new WorkerShutdownError(`Activity ${task.name} is given up: its worker shuts down`));
   }
 
-  private begin(key: string, task: Task, token: TaskToken): void {
+  /** Tells by which way it went: the one given, or any other. */
+  private tell(item: WorkerItemInit, road: Road): Road | undefined {
+    if (road.send(item)) return road;
+    return this.parts.send(item) ? this.parts : undefined;
+  }
+
+  /** Sends a result, and keeps it until it must have arrived. */
+  private deliver(done: TaskDoneInit, road: Road): void {
+    const nowMs = this.nowMs();
+    const went = this.tell({ kind: "taskDone", value: done }, road);
+    this.completions.add(done, went === undefined ? undefined : { atMs: nowMs, road: went }, nowMs);
+  }
+
+  /** The user's code hears nothing of it, and neither does the node: it is no leader to be answered. */
+  private isFenced({ shard, name }: Task, token: TaskToken): boolean {
+    const newest = this.fence.refuses(shard, token.epoch);
+    if (newest === undefined) return false;
+    const fields = { run: token.run, op: token.op, activity: name, shard, epoch: token.epoch, newestEpoch: newest };
+    this.parts.onLog({ level: "warn", message: "A task of a deposed leader is left out", fields });
+    return true;
+  }
+
+  private begin(key: string, given: { readonly task: Task; readonly token: TaskToken; readonly road: Road }): void {
+    const { task, token, road } = given;
     const sendHeartbeat = (of: TaskToken, details: PayloadInit | undefined) =>
-      this.parts.send({ kind: "heartbeat", value: { token: of, details } });
+      this.tell({ kind: "heartbeat", value: { token: of, details } }, running.road);
     const execution = new ActivityTask(task, token, { blobs: this.parts.blobs, onLog: this.parts.onLog, sendHeartbeat });
-    const running: Running = { execution, task };
+    const running: Running = { execution, task, road };
     this.running.set(key, running);
     this.queue.push(running);
     this.fill();
@@ -119,17 +173,18 @@ export class ActivityHost {
     }
   }
 
-  private async execute({ execution, task }: Running): Promise<void> {
+  private async execute(running: Running): Promise<void> {
+    const { execution, task } = running;
     const activity = Object.hasOwn(this.parts.activities, task.name) ? this.parts.activities[task.name] : undefined;
     const done = activity === undefined ? this.unknown(task) : await execution.run(activity);
     this.activeCount--;
     this.running.delete(attemptKey(execution.token));
-    this.report({ ...done, token: execution.token }, task);
+    this.report({ ...done, token: execution.token }, running);
     this.fill();
     if (this.running.size === 0) for (const settle of this.onIdle.splice(0)) settle();
   }
 
-  private report(done: TaskDoneInit, task: Task): void {
+  private report(done: TaskDoneInit, { task, road }: Running): void {
     const { failure: failed, token } = done;
     if (failed !== undefined) {
       const fields = {
@@ -142,9 +197,7 @@ export class ActivityHost {
       };
       this.parts.onLog({ level: "warn", message: "Activity failed", fields });
     }
-    const nowMs = this.nowMs();
-    const isSent = this.parts.send({ kind: "taskDone", value: done });
-    this.completions.add(done, isSent ? nowMs : undefined, nowMs);
+    this.deliver(done, road);
   }
 
   /** Another worker may have it: a newer deployment, for example. */

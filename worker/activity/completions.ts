@@ -17,6 +17,8 @@ interface Kept {
   done: TaskDoneInit;
   /** Undefined: there was no stream to send it on. */
   sentMs: number | undefined;
+  /** The way by which it was sent last. */
+  road: object | undefined;
   readonly bytes: number;
 }
 
@@ -41,11 +43,11 @@ export class Completions {
     this.bounds = bounds;
   }
 
-  add(done: TaskDoneInit, sentMs: number | undefined, nowMs: number): void {
+  add(done: TaskDoneInit, sent: { readonly atMs: number; readonly road: object } | undefined, nowMs: number): void {
     const key = attemptKey(done.token ?? {});
     this.remove(key);
     const bytes = 200 + (done.result?.data?.length ?? 0);
-    const kept = { key, done, sentMs, bytes };
+    const kept: Kept = { key, done, sentMs: sent?.atMs, road: sent?.road, bytes };
     this.kept.set(key, kept);
     this.order.push(kept);
     this.bytes += bytes;
@@ -66,11 +68,16 @@ export class Completions {
     return [...this.kept.values()].map((kept) => kept.done.token ?? {});
   }
 
-  /** All that is kept, to be sent on a new stream. */
-  resend(nowMs: number): TaskDoneInit[] {
-    const all = [...this.kept.values()];
-    for (const kept of all) kept.sentMs = nowMs;
-    return all.map((kept) => kept.done);
+  /** What was sent by one of `roads`, or could not be sent at all. */
+  sentBy(roads: readonly object[], nowMs: number): TaskDoneInit[] {
+    this.forget(nowMs);
+    return [...this.kept.values()].filter(({ road }) => road === undefined || roads.includes(road)).map((kept) => kept.done);
+  }
+
+  /** All that is kept. */
+  all(nowMs: number): TaskDoneInit[] {
+    this.forget(nowMs);
+    return [...this.kept.values()].map((kept) => kept.done);
   }
 
   get hasUnsent(): boolean {

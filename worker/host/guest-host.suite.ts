@@ -21,6 +21,7 @@ export function guestHostSuite(name: string, openBench: () => Promise<SuiteBench
     lifeCases(run, () => bench);
     operationCases(run);
     signalCases(run);
+    otherRunCases(run);
     queryCases(run, () => bench);
     cancelCases(run);
     replayCases(run);
@@ -168,6 +169,60 @@ function signalCases(run: MakeRun): void {
       ["cancel-op", 1],
       ["complete", "timeout"],
     ]);
+  });
+}
+
+function otherRunCases(run: MakeRun): void {
+  test("another run is signalled and its result awaited, by its address or its name in the own namespace", async () => {
+    for (const [to, full] of [
+      ["shop:o-1", "shop:o-1"],
+      ["o 1", "suite:o 1"],
+      ["shop:a:b", "shop:a:b"],
+    ] as const) {
+      const talks = run("talks");
+      expect(briefs(await talks.start({ to }))).toEqual([["send-signal", 1, full, "go", { n: 1 }]]);
+      expect(briefs(await talks.deliver(talks.resolved(1)))).toEqual([["await-result", 2, full]]);
+      expect(briefs(await talks.deliver(talks.resolved(2, { total: 5 })))).toEqual([["complete", { total: 5 }]]);
+    }
+  });
+
+  test("another run's failure, and that it can't be signalled, are a RunError", async () => {
+    const deaf = run("talks");
+    await deaf.start({ to: "shop:o-1" });
+    const refused = deaf.rejected(1, "RunClosedError", "Cannot signal shop:o-1: it has ended");
+    const told = { name: "RunError", run: "shop:o-1", type: "RunClosedError", message: "Cannot signal shop:o-1: it has ended" };
+    expect(briefs(await deaf.deliver(refused))).toEqual([["complete", told]]);
+    const failing = run("talks");
+    await failing.start({ to: "shop:o-1" });
+    await failing.deliver(failing.resolved(1));
+    const failure = { type: "CardDeclined", message: "no money", details: { data: encode({ code: 7 }) } };
+    const [command] = await failing.deliver({ kind: "reject", nowMs: failing.at(), op: 2, failure });
+    expect(decode(command?.payload?.data)).toEqual({
+      name: "RunError",
+      run: "shop:o-1",
+      type: "CardDeclined",
+      message: 'Run "shop:o-1" did not complete: no money',
+      details: { code: 7 },
+    });
+  });
+
+  test("a wait for another run is interrupted by a cancellation, and replays", async () => {
+    const talks = run("talks");
+    await talks.start({ to: "shop:o-1" });
+    await talks.deliver(talks.resolved(1));
+    expect(briefs(await talks.deliver(talks.cancelled("enough")))).toEqual([["cancel-op", 2], ["cancelled"]]);
+    for (const size of [1, 2, 99]) expect(exact(await talks.replay(size))).toBe(exact(talks.commands));
+  });
+
+  test("what can't be an address, and the own result, are refused at the call", async () => {
+    for (const to of ["", "no space:o", ":o", "shop:", "shop:\u0007"]) {
+      const [command] = await run("talks").start({ to });
+      expect([to, command?.failure]).toMatchObject([to, { type: "TypeError", message: expect.stringContaining("of a run") }]);
+    }
+    const own = run("talks");
+    await own.start({ to: own.run.run });
+    const [command] = await own.deliver(own.resolved(1));
+    expect(command?.failure).toMatchObject({ type: "TypeError", message: expect.stringContaining("can't wait for its own result") });
   });
 }
 

@@ -19,6 +19,8 @@ import type { Activation, Delivery, GuestHost, GuestRun } from "./guest-host.ts"
  *   `tidy`, then ends by the error it met.
  * - `stubborn()` awaits activity `work`, catches the cancellation and returns "went on".
  * - `guarded()` awaits activity `first` and then activity `second` in a shield, then activity `third`.
+ * - `talks({to})` sends run `to` the signal `go` with `{n: 1}` and returns its result; an error on
+ *   the way is returned as `{name, run, type, message, details}`.
  * - `fails()` throws a TypeError "no such luck" whose cause is an Error "bad day".
  * - `relays()` awaits activity `step` and lets its error pass.
  * - `clock()` returns `[now, now after sleep 1000, random, random, uuid]`.
@@ -35,6 +37,7 @@ export const suiteWorkflows = [
   "cleanup",
   "stubborn",
   "guarded",
+  "talks",
   "fails",
   "relays",
   "clock",
@@ -160,6 +163,10 @@ export function brief(command: CommandInit): unknown {
       return ["timer", op, durationMs];
     case CommandKind.awaitSignal:
       return ["await-signal", op, name];
+    case CommandKind.sendSignal:
+      return ["send-signal", op, command.to, name, value];
+    case CommandKind.awaitResult:
+      return ["await-result", op, command.to];
     case CommandKind.cancelOp:
       return ["cancel-op", op];
     case CommandKind.complete:

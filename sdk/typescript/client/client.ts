@@ -2,10 +2,10 @@
  * The client of a Hopskip cluster.
  *
  * Starts, signals, results, cancellations and queries share one stream (`session.ts`); the rest
- * are calls. It connects when it is first used and again after a loss, and whatever may safely
- * be sent twice is, until `retryMs` of an outage have passed.
+ * are calls. It connects when it is first used and again after a loss, at any member of the
+ * cluster, and whatever may safely be sent twice is, until `retryMs` of an outage have passed.
  */
-import { type Client, Metadata } from "@grpc/grpc-js";
+import { Metadata } from "@grpc/grpc-js";
 import type {
   DeployReply,
   DescribeReply,
@@ -16,20 +16,24 @@ import type {
   StartReply,
   StartRequestInit,
 } from "#proto";
-import { grpcClient } from "#proto/connection";
 import { clientMethods } from "#proto/descriptors";
+import { ClusterClient } from "./cluster-client.ts";
+import { addressList, Endpoints } from "./endpoints.ts";
 import { HopError } from "./errors.ts";
 import { completedValue, type Outcome, readOutcome } from "./outcome.ts";
 import { fromPayload, toPayload } from "./payload.ts";
 import { backoffMs, isRetryable, withRetry } from "./retry.ts";
-import { type Channel, call, stream } from "./rpc.ts";
+import { type Channel, call, learnNodes, stream } from "./rpc.ts";
 import { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
-import { type Answer, type Ask, type AskKind, bounds, ClientSession, type ConnectionState } from "./session.ts";
+import { type Answer, type Ask, type AskKind, ClientSession, type ConnectionState } from "./session.ts";
 import { type InputOf, type OutputOf, typeName, type WorkflowRef } from "./workflow.ts";
 
 export interface ClientOptions {
-  /** host:port, or unix:path; left out: 127.0.0.1:7070. */
-  readonly address?: string;
+  /**
+   * host:port or unix:path of a node, or of several: "a:7070,b:7070" is a list too. The first that
+   * answers is used and tells of the others. Left out: 127.0.0.1:7070.
+   */
+  readonly address?: string | readonly string[];
   /** Left out: "default". */
   readonly namespace?: string;
   /** Name of the caller, kept with what it does; a development cluster believes it. */
@@ -63,24 +67,36 @@ function randomName(): string {
 }
 
 export class HopClient {
+  /** What was given, as a list with commas. */
   readonly address: string;
   readonly namespace: string;
-  private readonly grpc: Client;
+  /** For those who run the cluster. */
+  readonly cluster: ClusterClient;
+  private readonly endpoints: Endpoints;
   private readonly session: ClientSession;
   private readonly channel: Channel;
+  /** It was asked once where the other nodes are: a session is told of changes. */
+  private hasLearned = false;
 
   private constructor(options: ClientOptions) {
     const { address = "127.0.0.1:7070", namespace = "default", identity, retryMs = 30_000, onConnection = () => {} } = options;
-    this.address = address;
+    const given = addressList(address);
+    this.address = given.join(",");
     this.namespace = namespace;
     const metadata = new Metadata();
     if (identity !== undefined) metadata.set("hop-user", encodeURIComponent(identity));
-    this.grpc = grpcClient(address, bounds);
-    this.channel = { client: this.grpc, metadata, retryMs };
-    this.session = new ClientSession({ client: this.grpc, metadata, address, retryMs, onConnection });
+    this.endpoints = new Endpoints(given);
+    const onAnswered = () => {
+      if (this.hasLearned) return;
+      this.hasLearned = true;
+      learnNodes(this.channel);
+    };
+    this.channel = { endpoints: this.endpoints, metadata, retryMs, onAnswered };
+    this.cluster = new ClusterClient(this.channel);
+    this.session = new ClientSession({ endpoints: this.endpoints, metadata, retryMs, onConnection });
   }
 
-  /** A client of the server at `address`. Nothing is sent before the first use. */
+  /** A client of the cluster with a node at `address`. Nothing is sent before the first use. */
   static connect(options: ClientOptions = {}): HopClient {
     return new HopClient(options);
   }
@@ -88,7 +104,7 @@ export class HopClient {
   /** Ends the connection; what is open fails. */
   close(): void {
     this.session.close();
-    this.grpc.close();
+    this.endpoints.close();
   }
 
   /**

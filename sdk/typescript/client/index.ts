@@ -1,5 +1,6 @@
 /** `@hopskip/client`: start workflows, talk to runs, read their histories. */
 export { type ClientOptions, HopClient, type StartOptions } from "./client.ts";
+export { ClusterClient, type ProgressOf } from "./cluster-client.ts";
 export {
   errorOf,
   type FailedStatus,

@@ -27,6 +27,8 @@ const reasonByCode: Partial<Record<status, string>> = {
   [status.UNAUTHENTICATED]: "UNAUTHENTICATED",
   [status.INVALID_ARGUMENT]: "BAD_REQUEST",
   [status.RESOURCE_EXHAUSTED]: "BUFFER_FULL",
+  // A server of an older version does not know the call.
+  [status.UNIMPLEMENTED]: "BAD_REQUEST",
 };
 
 /** The refusal behind a gRPC error: its detail, or what its code says. */

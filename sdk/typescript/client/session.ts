@@ -2,13 +2,14 @@
  * One multiplexed stream for everything hot: requests go out as they are made, replies find
  * their request by its number.
  *
- * The stream is opened by the first request and again after a loss. Requests that may be sent
- * twice without a second effect survive the loss; the others fail, since nobody knows whether
- * they were done.
+ * The stream is opened by the first request and again after a loss, then at another node where
+ * there is one. Requests that may be sent twice without a second effect survive the loss; the
+ * others fail, since nobody knows whether they were done.
  */
-import type { Client, Metadata } from "@grpc/grpc-js";
+import type { Metadata } from "@grpc/grpc-js";
 import type { ClientItem, ClientItemInit, ReplyItem } from "#proto";
-import { type Closing, type Connection, clientCodec, connectGrpc, type FrameBounds, sessionPath } from "#proto/connection";
+import { type Closing, type Connection, clientCodec, connectGrpc, sessionPath } from "#proto/connection";
+import { bounds, type Endpoint, type Endpoints } from "./endpoints.ts";
 import { type HopError, UnavailableError } from "./errors.ts";
 import { backoffMs, detailError, isRetryable } from "./retry.ts";
 
@@ -29,9 +30,8 @@ interface Pending {
 }
 
 export interface SessionOptions {
-  readonly client: Client;
+  readonly endpoints: Endpoints;
   readonly metadata: Metadata;
-  readonly address: string;
   /** How long an outage may last before what waits for its end fails. */
   readonly retryMs: number;
   readonly onConnection: (state: ConnectionState) => void;
@@ -39,16 +39,21 @@ export interface SessionOptions {
 
 export type ConnectionState = "lost" | "back";
 
-export const bounds: FrameBounds = { frameBytesSoft: 1 << 20, frameBytesMax: 64 << 20, bufferedBytesMax: 256 << 20 };
 const requestMax = 0xffff_ffff;
 /** A stream that lives so long counts as there again: a server that is about to end still takes one. */
 const settledMs = 250;
+/** A node that could not be reached within this is given up, the sooner where there is another one. */
+const connectMsMax = { withOthers: 2_000, alone: 10_000 } as const;
+/** A node that is there but refuses for this long, while others could serve, is left. */
+const refusalsMsMax = 1_000;
 
 export class ClientSession {
   private readonly options: SessionOptions;
   /** In the order in which they were asked. */
   private readonly pending = new Map<number, Pending>();
   private connection: Connection<ClientItemInit> | undefined;
+  private endpoint: Endpoint | undefined;
+  private openedMs = 0;
   private lastRequest = 0;
   private isClosed = false;
   private isDown = false;
@@ -108,25 +113,28 @@ export class ClientSession {
 
   private open(): void {
     this.reconnect = undefined;
-    const { client, metadata } = this.options;
+    const { endpoints, metadata, retryMs } = this.options;
+    const endpoint = endpoints.current();
     const connection = connectGrpc(
-      client,
+      endpoint.client,
       sessionPath,
       clientCodec,
       bounds,
       () => ({
         item: (item: ReplyItem) => this.receive(item),
         ended: () => this.connection?.end(),
-        closed: (closing: Closing) => this.lost(connection, closing),
+        closed: (closing: Closing) => this.lost(connection, endpoint.address, closing),
       }),
       metadata,
     );
     this.connection = connection;
-    client.waitForReady(Date.now() + this.options.retryMs, (error) => {
-      if (error !== undefined) return;
-      setTimeout(() => {
-        if (this.connection === connection) this.up();
-      }, settledMs);
+    this.endpoint = endpoint;
+    this.openedMs = performance.now();
+    const connectMs = Math.min(retryMs, endpoints.count > 1 ? connectMsMax.withOthers : connectMsMax.alone);
+    endpoint.client.waitForReady(Date.now() + connectMs, (error) => {
+      if (this.connection !== connection) return;
+      if (error !== undefined) connection.close(`no connection within ${Math.round(connectMs)} ms`);
+      else setTimeout(() => this.connection === connection && this.up(), settledMs);
     });
     for (const [request, pending] of this.pending) if (pending.timer === undefined) this.send(request);
   }
@@ -136,9 +144,12 @@ export class ClientSession {
     this.isDown = false;
     clearTimeout(this.outage);
     this.losses = 0;
+    if (this.endpoint !== undefined) this.options.endpoints.worked(this.endpoint.address);
   }
 
   private receive(item: ReplyItem): void {
+    // It tells that the stream began, not that it is of use.
+    if (item.kind === "nodes") return this.options.endpoints.learn(item.value.address);
     this.up();
     const pending = this.pending.get(item.request);
     if (pending === undefined) return;
@@ -158,6 +169,7 @@ export class ClientSession {
       this.settle(request)?.reject(error);
       return;
     }
+    this.moveAway(pending, error);
     pending.tries++;
     pending.timer = setTimeout(
       () => {
@@ -168,12 +180,24 @@ export class ClientSession {
     );
   }
 
-  private lost(connection: Connection<ClientItemInit>, closing: Closing): void {
+  /** A node that is cut off from the others refuses for as long as it is: another one may serve. */
+  private moveAway(pending: Pending, error: HopError): void {
+    const { endpoints } = this.options;
+    const nowMs = performance.now();
+    if (error.reason === "BUFFER_FULL" || endpoints.count < 2) return;
+    if (nowMs - (pending.refusedMs ?? nowMs) < refusalsMsMax || nowMs - this.openedMs < refusalsMsMax) return;
+    // What is never sent again would be lost with the stream.
+    for (const other of this.pending.values()) if (!other.isIdempotent) return;
+    this.connection?.close(error.message);
+  }
+
+  private lost(connection: Connection<ClientItemInit>, address: string, closing: Closing): void {
     if (this.connection !== connection || this.isClosed) return;
     this.connection = undefined;
     this.losses++;
     const cause = new Error(closing.message);
-    const { address } = this.options;
+    const { endpoints } = this.options;
+    endpoints.failed(address, closing.message);
     for (const [request, pending] of this.pending) {
       if (pending.isIdempotent || pending.timer !== undefined) continue;
       this.settle(request)?.reject(
@@ -183,18 +207,22 @@ export class ClientSession {
     // An idle stream is opened again by the next request.
     if (this.pending.size === 0) return;
     if (!this.isDown) this.down(cause);
-    this.reconnect = setTimeout(() => this.open(), backoffMs(this.losses));
+    // Each node is tried once before any is waited for.
+    const others = endpoints.count - 1;
+    this.reconnect = setTimeout(() => this.open(), this.losses <= others ? 0 : backoffMs(this.losses - others));
   }
 
   /** Begins an outage: what waits for its end fails when it lasts too long. */
   private down(cause: Error): void {
-    const { address, retryMs, onConnection } = this.options;
+    const { endpoints, retryMs, onConnection } = this.options;
     this.isDown = true;
     onConnection("lost");
     this.outage = setTimeout(() => {
       this.isDown = false;
       this.failAll(
-        new UnavailableError("STORE_UNAVAILABLE", `Cannot reach ${address} for ${Math.round(retryMs)} ms: ${cause.message}`, { cause }),
+        new UnavailableError("STORE_UNAVAILABLE", `Cannot reach the server for ${Math.round(retryMs)} ms: tried ${endpoints.tried()}`, {
+          cause,
+        }),
       );
     }, retryMs);
   }

@@ -15,6 +15,9 @@ export interface Engine {
   /** A durable timer; `ms` is a whole number from 0 on. */
   timer(ms: number): Promise<void>;
   signal(name: string, timeoutMs: number | undefined): Promise<unknown>;
+  /** `address` is `namespace:instance`, or an instance of the run's own namespace. */
+  sendSignal(address: string, name: string, payload: unknown): Promise<void>;
+  resultOf(address: string): Promise<unknown>;
   query(name: string, answer: (input: unknown) => unknown): void;
   nowMs(): number;
   random(): number;

@@ -47,6 +47,38 @@ export interface ActivityErrorFields {
 }
 
 /**
+ * Another run could not be signalled, or it ended without a result. `cause` is the error that it
+ * ended with.
+ */
+export class RunError extends Error {
+  override name = "RunError";
+  /** `namespace:instance`. */
+  readonly run: string;
+  /**
+   * Name of the error that the other run failed with, or `CancelledError`, `TerminatedError`,
+   * `DeadlineError`; `RunNotFoundError` when there is none, `RunClosedError` when it can't be
+   * signalled any more.
+   */
+  readonly type: string;
+  /** Data that its error carried in its `details`; undefined when it had none. */
+  readonly details: unknown;
+
+  constructor(run: string, fields: RunErrorFields) {
+    super(fields.message, { cause: fields.cause });
+    this.run = run;
+    this.type = fields.type;
+    this.details = fields.details;
+  }
+}
+
+export interface RunErrorFields {
+  readonly type: string;
+  readonly message: string;
+  readonly details: unknown;
+  readonly cause: unknown;
+}
+
+/**
  * What an activity throws to say more than a plain `Error` can: a `type` to match on, data for
  * the workflow, and whether another attempt could succeed.
  */

@@ -5,13 +5,22 @@
 export type { Activities, ActivityOptions, RetryOptions } from "./activity.ts";
 export { activities, activity, retryDefaults } from "./activity.ts";
 export { shield } from "./cancellation.ts";
-export type { ActivityErrorFields } from "./errors.ts";
-export { ActivityError, ActivityFailure, CancelledError, DeterminismError, PayloadTooLargeError, TimeoutError } from "./errors.ts";
+export type { ActivityErrorFields, RunErrorFields } from "./errors.ts";
+export {
+  ActivityError,
+  ActivityFailure,
+  CancelledError,
+  DeterminismError,
+  PayloadTooLargeError,
+  RunError,
+  TimeoutError,
+} from "./errors.ts";
 export type { WorkflowInfo } from "./info.ts";
 export { workflowInfo } from "./info.ts";
 export type { LogLevel } from "./log.ts";
 export { log } from "./log.ts";
 export { query, signal } from "./message.ts";
+export { resultOf, sendSignal } from "./other-run.ts";
 export { random, uuid } from "./random.ts";
 export { now, sleep } from "./time.ts";
 export type { Workflow, WorkflowInput, WorkflowOutput } from "./workflow.ts";

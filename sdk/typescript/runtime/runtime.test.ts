@@ -1,6 +1,6 @@
 /** The package outside of a sandbox, its checks, and the types it gives. */
 import { expect, test } from "bun:test";
-import { checkDuration, timerMsMax, utf8Bytes } from "./checks.ts";
+import { checkAddress, checkDuration, timerMsMax, utf8Bytes } from "./checks.ts";
 import * as runtime from "./index.ts";
 import {
   type Activities,
@@ -19,6 +19,8 @@ test("outside of a run each call says that it needs one", () => {
     "activity()": () => runtime.activity("x"),
     "sleep()": () => runtime.sleep(1),
     "signal()": () => runtime.signal("x"),
+    "sendSignal()": () => runtime.sendSignal("shop:o-1", "x"),
+    "resultOf()": () => runtime.resultOf("o-1"),
     "query()": () => runtime.query("x", () => 1),
     "now()": () => runtime.now(),
     "random()": () => runtime.random(),
@@ -43,6 +45,23 @@ test("durations are whole milliseconds, never early", () => {
   for (const ms of [Number.NaN, "1", undefined, null, {}, 1n]) expect(() => checkDuration("x", ms)).toThrow(TypeError);
   for (const ms of [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, timerMsMax + 1])
     expect(() => checkDuration("x", ms)).toThrow(RangeError);
+});
+
+test("an address is namespace:instance, or an instance alone", () => {
+  for (const address of ["o-1", "shop:o-1", "shop:a:b", "o 1/é", "a-b.c_d:x"]) expect(() => checkAddress(address)).not.toThrow();
+  for (const [address, why] of [
+    ["", "instance name that is empty"],
+    ["shop:", "instance name that is empty"],
+    [":o-1", "namespace that is not"],
+    ["sh op:o-1", "namespace that is not"],
+    ["o\n1", "control character"],
+    ["x".repeat(256), "longer than 255 bytes"],
+    [17, "must be a string, got 17"],
+  ] as const) {
+    expect(() => checkAddress(address)).toThrow(why);
+    expect(() => runtime.sendSignal(address as string, "x")).toThrow(TypeError);
+  }
+  expect(() => runtime.sendSignal("shop:o-1", "")).toThrow("Signal name is empty");
 });
 
 test("utf8Bytes() counts what an encoder writes", () => {

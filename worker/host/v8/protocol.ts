@@ -42,6 +42,10 @@ export const record = {
   timer: "T",
   /** op, name */
   awaitSignal: "S",
+  /** op, address, name, payload */
+  sendSignal: "G",
+  /** op, address */
+  awaitResult: "W",
   /** op */
   cancelOp: "C",
   /** result */

@@ -45,6 +45,15 @@ function readRecord(cursor: Cursor, into: Records): void {
     case record.awaitSignal:
       into.commands.push({ kind: CommandKind.awaitSignal, op: cursor.number(), name: cursor.text() });
       break;
+    case record.sendSignal: {
+      const op = cursor.number();
+      const to = cursor.text();
+      into.commands.push({ kind: CommandKind.sendSignal, op, to, name: cursor.text(), payload: cursor.payload() });
+      break;
+    }
+    case record.awaitResult:
+      into.commands.push({ kind: CommandKind.awaitResult, op: cursor.number(), to: cursor.text() });
+      break;
     case record.cancelOp:
       into.commands.push({ kind: CommandKind.cancelOp, op: cursor.number() });
       break;

@@ -1,5 +1,19 @@
 /** The workflows of guest-host.suite.ts in TypeScript. */
-import { activity, durable, now, query, random, shield, signal, sleep, TimeoutError, uuid } from "@hopskip/runtime";
+import {
+  activity,
+  durable,
+  now,
+  query,
+  RunError,
+  random,
+  resultOf,
+  sendSignal,
+  shield,
+  signal,
+  sleep,
+  TimeoutError,
+  uuid,
+} from "@hopskip/runtime";
 
 export const echo = durable(async (input: unknown) => input);
 
@@ -79,6 +93,17 @@ export const guarded = durable(async () => {
     await activity("second");
   });
   await activity("third");
+});
+
+export const talks = durable(async ({ to }: { to: string }) => {
+  try {
+    await sendSignal(to, "go", { n: 1 });
+    return await resultOf(to);
+  } catch (error) {
+    if (!(error instanceof RunError)) throw error;
+    const { name, run, type, message, details } = error;
+    return { name, run, type, message, details };
+  }
 });
 
 export const fails = durable(async () => {

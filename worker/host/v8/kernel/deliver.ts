@@ -4,11 +4,11 @@ import { workflowMark } from "#sdk/runtime/workflow";
 import type { WireFailure } from "../protocol.ts";
 import { deliveryFlag, deliveryKind, record } from "../protocol.ts";
 import { resetContext } from "./context.ts";
-import { toActivityError, toError, toFailure } from "./failure.ts";
+import { toActivityError, toError, toFailure, toRunError } from "./failure.ts";
 import { evaluateMain } from "./modules.ts";
 import { leaveQueue, queueOf } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
-import { currentRun, Run, setCurrent } from "./run.ts";
+import { currentRun, type Pending, Run, setCurrent } from "./run.ts";
 
 const runs = new Map<number, Run>();
 
@@ -118,7 +118,7 @@ function resolve(run: Run, op: number, text: string): void {
   if (pending === undefined) return;
   run.pending.delete(op);
   try {
-    pending.resolve(fromJson(text, `Result of activity "${pending.name}"`));
+    pending.resolve(fromJson(text, `Result of ${pending.kind === "result" ? "run" : "activity"} "${pending.name}"`));
   } catch (error) {
     pending.reject(() => error as Error);
   }
@@ -128,7 +128,14 @@ function reject(run: Run, op: number, failure: WireFailure): void {
   const pending = run.pending.get(op);
   if (pending === undefined) return;
   run.pending.delete(op);
-  pending.reject(() => (pending.kind === "activity" ? toActivityError(pending.name, failure) : toError(failure)));
+  pending.reject(() => toOwnError(pending, failure));
+}
+
+function toOwnError({ kind, name }: Pending, failure: WireFailure): Error {
+  if (kind === "activity") return toActivityError(name, failure);
+  if (kind === "send") return toRunError(name, failure.message, failure);
+  if (kind === "result") return toRunError(name, `Run "${name}" did not complete: ${failure.message}`, failure);
+  return toError(failure);
 }
 
 function signal(run: Run, name: string, text: string): void {

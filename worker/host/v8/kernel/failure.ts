@@ -1,5 +1,5 @@
 /** Errors to failures and back. Both directions keep type, message, stack, details and causes. */
-import { ActivityError } from "#sdk/runtime";
+import { ActivityError, RunError } from "#sdk/runtime";
 import type { WireFailure } from "../protocol.ts";
 
 const textMax = 16 * 1024;
@@ -31,6 +31,12 @@ export function toActivityError(activity: string, failure: WireFailure): Activit
   const details = failure.details === undefined ? undefined : parsed(failure.details);
   const { type, message, attempts = 0 } = failure;
   return new ActivityError(activity, { type, message, details, attempts, cause: toError(failure) });
+}
+
+/** The error that a call about another run rejects with. */
+export function toRunError(run: string, message: string, failure: WireFailure): RunError {
+  const details = failure.details === undefined ? undefined : parsed(failure.details);
+  return new RunError(run, { type: failure.type, message, details, cause: toError(failure) });
 }
 
 /** An error of the other side, as far as JSON carries it. */

@@ -48,6 +48,28 @@ export const engine: Engine = {
     return timeoutMs === undefined ? waited : withTimeout(run, op, waited, timeoutMs);
   },
 
+  sendSignal(address, name, payload) {
+    const run = actingRun("sendSignal()");
+    const json = toJson(payload, `Payload of signal "${name}"`);
+    const instead = intercept(run);
+    if (instead !== undefined) return instead;
+    const to = fullAddress(run, address);
+    const op = nextOp(run, json.length);
+    run.emit(record.sendSignal, op, to, name, json);
+    return pend(run, op, "send", to) as Promise<void>;
+  },
+
+  resultOf(address) {
+    const run = actingRun("resultOf()");
+    const to = fullAddress(run, address);
+    if (to === run.name) throw new TypeError(`A run can't wait for its own result: resultOf("${address}") is called by ${run.name}`);
+    const instead = intercept(run);
+    if (instead !== undefined) return instead;
+    const op = nextOp(run, 0);
+    run.emit(record.awaitResult, op, to);
+    return pend(run, op, "result", to);
+  },
+
   query(name, answer) {
     // Allowed at module level too: it is no operation.
     changingRun("query()").queries.set(name, answer);
@@ -73,6 +95,10 @@ export const engine: Engine = {
     });
   },
 };
+
+function fullAddress(run: Run, address: string): string {
+  return address.includes(":") ? address : `${run.name.slice(0, run.name.indexOf(":"))}:${address}`;
+}
 
 /** The run that issues an operation by `what`. */
 export function actingRun(what: string): Run {

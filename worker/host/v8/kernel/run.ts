@@ -7,13 +7,13 @@
 import { DeterminismError } from "#sdk/runtime";
 import { fieldEnd, recordEnd } from "../protocol.ts";
 
-export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback";
+export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result";
 
 /** An operation that the host has yet to answer. */
 export interface Pending {
   readonly op: number;
   readonly kind: PendingKind;
-  /** Of the activity or the signal. */
+  /** Of the activity or the signal; of `send` and `result`, the address of the other run. */
   readonly name: string;
   /** A cancellation passes it by. */
   readonly shielded: boolean;
