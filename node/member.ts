@@ -16,29 +16,22 @@ import type { MemberParts } from "./cluster/control.ts";
 import { ClusterDeployments } from "./cluster/deployments.ts";
 import { serveFigures } from "./cluster/figures.ts";
 import { serveJoining } from "./cluster/joining.ts";
-import { MailRoad } from "./cluster/mail.ts";
 import { MemberAddresses } from "./cluster/node-list.ts";
-import { Placement } from "./cluster/placement.ts";
+import type { Placement } from "./cluster/placement.ts";
 import { servePlacement } from "./cluster/placement-service.ts";
 import { PlannerLoop, transferCall } from "./cluster/planner-loop.ts";
-import { Router } from "./cluster/router.ts";
 import { RunLists } from "./cluster/run-lists.ts";
 import { mapOf } from "./cluster/shard-map.ts";
 import { ShardService } from "./cluster/shard-service.ts";
 import { Verifier } from "./cluster/verify.ts";
 import type { CompleteConfig } from "./config.ts";
+import { Hosting } from "./hosting.ts";
 import type { NodeIdentity } from "./identity.ts";
-import { KnownPeers } from "./known-peers.ts";
 import { errorFields } from "./observe/logger.ts";
 import type { Metrics } from "./observe/metrics.ts";
-import { countRecord } from "./observe/record-figures.ts";
 import type { PeerNet } from "./peer/peer-net.ts";
-import { HostedShards } from "./replica/hosted-shards.ts";
-import { LocalVoter } from "./replica/local-voter.ts";
-import { placementDoor } from "./replica/placement-door.ts";
-import { bootstrapGroup, PlacementReplica } from "./replica/placement-replica.ts";
-import { Replicas } from "./replica/replicas.ts";
-import { fetchSnapshot, serveSnapshots } from "./replica/snapshot-road.ts";
+import { bootstrapGroup } from "./replica/placement-replica.ts";
+import { serveSnapshots } from "./replica/snapshot-road.ts";
 import { Calls } from "./service/calls.ts";
 import { ClientService } from "./service/client-service.ts";
 import { addDispatch } from "./service/dispatch-service.ts";
@@ -49,16 +42,15 @@ import { WorkerRegistry } from "./stream/registry.ts";
 import { TaskRoad } from "./stream/task-road.ts";
 import { WorkerStream, type WorkerStreamParts } from "./stream/worker-stream.ts";
 import { realTiming } from "./timing.ts";
-import { VisibilityPump } from "./visibility-pump.ts";
 
-const hasher: Hasher = {
+const _hasher: Hasher = {
   sha256(data, out) {
     Bun.SHA256.hash(data, out);
   },
 };
 const itself: Identity = { issuer: "core", subject: "node", verified: true, causeSeq: 0 };
 /** Without a word from a node for this long its sleeping groups wake. */
-const silentMs = 1500;
+const _silentMs = 1500;
 const announceRetryMs = 1000;
 const foundPollMs = 2;
 
@@ -82,18 +74,13 @@ export class Member {
   readonly placement: Placement;
   readonly workers = new WorkerRegistry();
   private readonly options: MemberOptions;
-  private readonly replicas: Replicas;
-  private readonly voter: PlacementReplica;
-  private readonly hosted: HostedShards;
-  private readonly router: Router;
+  private readonly hosting: Hosting;
   private readonly planner: PlannerLoop;
   private readonly addresses: MemberAddresses;
   private readonly verifier: Verifier;
   private readonly check: ConsistencyCheck;
   private readonly blobs: ClusterBlobs;
   private readonly keeper: BlobKeeper;
-  private readonly pump: VisibilityPump;
-  private readonly peers: KnownPeers;
   private readonly client: ClientService;
   private readonly workerParts: WorkerStreamParts;
   private isClosed = false;
@@ -109,73 +96,15 @@ export class Member {
   constructor(options: MemberOptions) {
     this.options = options;
     const { config, identity, storage, net, metrics, edge } = options;
-    const { log, checkpoint, segments, projector } = storage;
     const self = identity.nodeId;
     const timing = realTiming;
-    const note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>): void =>
-      config.logger[level](what, fields);
-    const stores = { log, checkpoint, hasher, projector };
-    const send = (shard: ShardId, message: Parameters<PeerNet["sendRaft"]>[2]) =>
-      void net.sendRaft(asNodeId(message.to ?? 0), shard, message);
-    const draw = (below: number) => Math.floor(Math.random() * below);
-
-    this.peers = new KnownPeers(config.dataDir, self, net);
-    this.voter = new PlacementReplica({
-      self,
-      log,
-      hasher,
-      timing,
-      draw,
-      note,
-      send,
-      onFault: options.onPoison,
-      onChanged: () => local.changed(),
-    });
-    const local = new LocalVoter(this.voter);
-    const placement = new Placement({
-      self,
-      net,
-      timing,
-      local: () => local,
-      known: () => [...options.known, ...this.peers.nodes()],
-      loads: () => this.hosted.loads(),
-      note,
-    });
+    const hosting = new Hosting(options);
+    const { placement, note } = hosting;
+    this.hosting = hosting;
     this.placement = placement;
-    this.hosted = new HostedShards({ log, hasher, checkpoint, timing, replicas: () => this.replicas, placement: this.voter });
-    this.router = new Router({ self, shards: this.hosted, net, timing });
-    const mail = new MailRoad({ self, net, router: this.router, shards: this.hosted });
-    this.replicas = new Replicas({
-      self,
-      log,
-      checkpoint,
-      segments,
-      hasher,
-      timing,
-      draw,
-      note,
-      send,
-      onFault: options.onPoison,
-      mail,
-      placement: placementDoor(placement, self),
-      onLed: (shard, host) => this.hosted.changed(shard, host),
-      fetchSnapshot: (replica, offered) => fetchSnapshot({ stores, net, note }, replica, offered),
-      isHeard: (node) => node === self || performance.now() - net.lastHeardMs(node) < silentMs,
-      onGone: (shard, range) => projector.forget(shard, range),
-      onCommitted: () => this.pump.onCommitted(),
-    });
-    this.pump = new VisibilityPump({
-      logs: () => this.hosted.logs(),
-      log,
-      projector,
-      // Each event is counted once in the cluster: where its shard is led.
-      onRecord: ({ shard, body }) => void (this.hosted.led(shard) !== undefined && countRecord(body, metrics)),
-      onFault: (error) => options.fault("visibility", error),
-      warn: (message) => config.logger.warn(message),
-    });
     this.planner = new PlannerLoop({ placement });
     this.addresses = new MemberAddresses(placement);
-    this.verifier = new Verifier(placement, this.hosted);
+    this.verifier = new Verifier(placement, this.hosting.hosted);
     this.check = new ConsistencyCheck({
       placement,
       verifier: this.verifier,
@@ -193,26 +122,45 @@ export class Member {
     this.keeper = new BlobKeeper({ blobs: this.blobs, nodes: blobNodes(placement), timing, stored, note });
     const payloads = new PayloadEdge(this.blobs);
     const deployments = new ClusterDeployments(placement);
-    const calls = new Calls({ router: this.router, edge: payloads, deployments });
-    const runs = new RunLists({ self, net, router: this.router, shards: this.hosted, pump: this.pump, timing });
+    const calls = new Calls({ router: this.hosting.router, edge: payloads, deployments });
+    const runs = new RunLists({ self, net, router: this.hosting.router, shards: this.hosting.hosted, pump: this.hosting.pump, timing });
     this.client = new ClientService(
-      { calls, router: this.router, blobs: this.blobs, runs, registry: deployments, nodes: this.addresses },
+      { calls, router: this.hosting.router, blobs: this.blobs, runs, registry: deployments, nodes: this.addresses },
       edge,
     );
+    this.workerParts = this.partsOfWorkers(payloads);
+    this.hosting.hosted.onLedChanged = (shard, port) => {
+      this.workers.ledChanged(shard, port);
+      if (port !== undefined) this.hosting.router.opened(shard);
+    };
+    this.servePeers();
+    metrics.watch({
+      activeRuns: () => this.hosting.hosted.figure("residentRuns"),
+      readyTasks: () => this.hosting.hosted.figure("readyTasks"),
+      workers: () => this.workers.size,
+      clientSessions: () => this.client.sessionCount,
+    });
+  }
+
+  private partsOfWorkers(payloads: PayloadEdge): WorkerStreamParts {
+    const { config, identity, net } = this.options;
+    const { options } = this;
+    const self = identity.nodeId;
+    const timing = realTiming;
     const tasks = new TaskRoad({
       self,
       net,
-      router: this.router,
-      shards: this.hosted,
+      router: this.hosting.router,
+      shards: this.hosting.hosted,
       timing,
       note: (what, fields) => config.logger.info(what, fields),
     });
-    this.workerParts = {
+    return {
       clusterId: identity.clusterId,
       version: config.version,
-      epoch: () => this.router.epoch,
+      epoch: () => this.hosting.router.epoch,
       node: self,
-      shards: this.hosted,
+      shards: this.hosting.hosted,
       tasks,
       timing,
       nodes: this.addresses,
@@ -223,17 +171,6 @@ export class Member {
       note: (what, fields) => config.logger.info(what, fields),
       onFault: (error) => options.fault("Dispatch/Connect", error),
     };
-    this.hosted.onLedChanged = (shard, port) => {
-      this.workers.ledChanged(shard, port);
-      if (port !== undefined) this.router.opened(shard);
-    };
-    this.servePeers(stores);
-    metrics.watch({
-      activeRuns: () => this.hosted.figure("residentRuns"),
-      readyTasks: () => this.hosted.figure("readyTasks"),
-      workers: () => this.workers.size,
-      clientSessions: () => this.client.sessionCount,
-    });
   }
 
   /** What the admin service needs. */
@@ -248,12 +185,12 @@ export class Member {
 
   start(): void {
     const { log } = this.options.storage;
-    log.onDurable = () => this.replicas.onDurable();
+    log.onDurable = () => this.hosting.replicas.onDurable();
     log.onPoison = (cause) => this.options.onPoison(cause);
     this.placement.onView((view) => this.onView(view));
-    this.voter.start();
-    this.replicas.adopt(placementShard, this.voter);
-    this.replicas.start();
+    this.hosting.voter.start();
+    this.hosting.replicas.adopt(placementShard, this.hosting.voter);
+    this.hosting.replicas.start();
     this.placement.start();
     this.planner.start();
     this.check.start();
@@ -292,21 +229,21 @@ export class Member {
     this.isClosed = true;
     this.planner.close();
     this.check.close();
-    this.router.close();
+    this.hosting.router.close();
     this.workers.closeAll("The node is stopping");
     this.client.closeSessions("The node is stopping");
   }
 
   /** Hands leaderships over where others can take them, and saves what changed: a disk that is full is not waited for. */
   async settle(limits: { readonly handOverMs: number; readonly settleMs: number }): Promise<void> {
-    await this.hosted.handOver(limits.handOverMs);
-    await this.hosted.settle(limits.settleMs);
+    await this.hosting.hosted.handOver(limits.handOverMs);
+    await this.hosting.hosted.settle(limits.settleMs);
   }
 
   /** The log can take no more: nothing that is not acknowledged yet ever will be. */
   onPoison(): void {
-    this.router.close();
-    this.replicas.stop();
+    this.hosting.router.close();
+    this.hosting.replicas.stop();
   }
 
   /** Who decides for the cluster, for nodes that look for it. */
@@ -319,39 +256,41 @@ export class Member {
     this.placement.close();
     this.addresses.close();
     this.keeper.close();
-    this.replicas.stop();
-    await this.pump.close();
+    this.hosting.replicas.stop();
+    await this.hosting.pump.close();
   }
 
-  private servePeers(stores: Parameters<typeof serveSnapshots>[1]): void {
+  private servePeers(): void {
+    const { stores } = this.hosting;
     const { net } = this.options;
     net.onRaft = (_, shard, decoded) => {
       const message = messageOf(decoded);
       if ("problem" in message)
         return this.options.config.logger.warn("a message of a peer was dropped", { shard, problem: message.problem });
-      this.replicas.receive(shard, message);
+      this.hosting.replicas.receive(shard, message);
     };
-    net.onUnreachable = (node) => this.replicas.onUnreachable(node);
-    net.beatPayload = (to) => this.replicas.sleepersFor(to);
-    net.onBeat = (from, payload) => this.replicas.onSleepers(from, payload);
+    net.onUnreachable = (node) => this.hosting.replicas.onUnreachable(node);
+    net.beatPayload = (to) => this.hosting.replicas.sleepersFor(to);
+    net.onBeat = (from, payload) => this.hosting.replicas.onSleepers(from, payload);
     servePlacement(this.placement);
     serveFigures(this.placement);
     serveJoining(this.placement);
-    serveSnapshots(net, stores, (shard, node, isTaken) => this.replicas.snapshotSent(shard, node, isTaken));
+    serveSnapshots(net, stores, (shard, node, isTaken) => this.hosting.replicas.snapshotSent(shard, node, isTaken));
     net.serve(transferCall, (_, body) => {
       const { shard, to } = fromBytes(decodeTransferRequest, body);
-      this.replicas.transfer(shard as ShardId, asNodeId(to));
+      this.hosting.replicas.transfer(shard as ShardId, asNodeId(to));
       return new Uint8Array(0);
     });
-    const { router, hosted, workers } = this;
+    const { workers } = this;
+    const { router, hosted } = this.hosting;
     new ShardService({ net, shards: hosted, router, sessionOf: (worker, shard) => workers.sessionOf(worker, shard) });
   }
 
   private onView(view: ClusterView): void {
-    this.peers.take(view);
+    this.hosting.peers.take(view);
     const map = mapOf(view);
-    if (map !== undefined) this.router.install(map);
-    this.replicas.reconcile();
+    if (map !== undefined) this.hosting.router.install(map);
+    this.hosting.replicas.reconcile();
     this.keeper.onMembers();
   }
 

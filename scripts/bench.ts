@@ -1,10 +1,10 @@
 /**
- * Measures the compiled executable: workloads W1 to W8, and what the disk gives in the same run.
- * docs/BENCHMARKS.md says what each figure means.
+ * Measures the compiled executable: workloads W1 to W8 on one node, C1 to C7 on clusters of several
+ * processes, and what the disk gives in the same run. docs/BENCHMARKS.md says what each figure means.
  *
- *     npm run bench -- [--quick] [--json] [--only W1,W2] [--embedded] [--peers] [--runs N]
+ *     npm run bench -- [--cluster] [--quick] [--json] [--only W1,C2] [--embedded] [--peers] [--runs N]
  *
- * `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
+ * Left out, `--only` means W1 to W8, and with `--cluster` C1 to C7. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
  * with the worker in the server's process, in turns. `--peers`: other systems too, when installed.
  */
 
@@ -12,17 +12,23 @@ import { rmSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { now } from "./bench/clock.ts";
 import { crashRecovery } from "./bench/crash.ts";
+import { durableAppend } from "./bench/durable-append.ts";
+import { failover } from "./bench/failover.ts";
 import { measureFloor } from "./bench/floor.ts";
 import { serverStart, sleepingRuns } from "./bench/footprint.ts";
+import { idleShards } from "./bench/idle.ts";
+import { keyChanges } from "./bench/key-changes.ts";
 import { signalLatency, startLatency, stepLatency } from "./bench/latency.ts";
 import { measurePeers } from "./bench/peers.ts";
 import { type Config, freshFolder } from "./bench/product.ts";
+import { replicatedAck, replicatedThroughput } from "./bench/replication.ts";
+import { restartTime } from "./bench/restart.ts";
 import { Report, type Result } from "./bench/result.ts";
 import { tableOf } from "./bench/table.ts";
 import { eventThroughput, runThroughput } from "./bench/throughput.ts";
 import { fullScale, quickScale, type Scale, type Workload } from "./bench/workload.ts";
 
-const workloads: Readonly<Record<string, Workload>> = {
+const alone: Readonly<Record<string, Workload>> = {
   W1: startLatency,
   W2: stepLatency,
   W3: runThroughput,
@@ -32,11 +38,23 @@ const workloads: Readonly<Record<string, Workload>> = {
   W7: serverStart,
   W8: crashRecovery,
 };
+/** Of the worker's place these know nothing: they are measured in one configuration. */
+const clustered: Readonly<Record<string, Workload>> = {
+  C1: replicatedAck,
+  C2: replicatedThroughput,
+  C3: restartTime,
+  C4: idleShards,
+  C5: keyChanges,
+  C6: failover,
+  C7: durableAppend,
+};
+const workloads = { ...alone, ...clustered };
 
 function options() {
   const { values } = parseArgs({
     options: {
       quick: { type: "boolean", default: false },
+      cluster: { type: "boolean", default: false },
       json: { type: "boolean", default: false },
       embedded: { type: "boolean", default: false },
       peers: { type: "boolean", default: false },
@@ -44,7 +62,7 @@ function options() {
       runs: { type: "string", default: "1" },
     },
   });
-  const names = values.only?.split(",").map((name) => name.trim().toUpperCase()) ?? Object.keys(workloads);
+  const names = values.only?.split(",").map((name) => name.trim().toUpperCase()) ?? Object.keys(values.cluster ? clustered : alone);
   const unknown = names.find((name) => !Object.hasOwn(workloads, name));
   if (unknown !== undefined) throw new Error(`Unknown workload ${unknown}. Workloads: ${Object.keys(workloads).join(", ")}`);
   const runs = Number(values.runs);
@@ -86,7 +104,10 @@ async function main(): Promise<number> {
   };
   for (let run = 1; run <= runs; run++) {
     floor(run, scale, sink);
-    for (const name of names) for (const config of configs) await measure(name, { config, scale, run }, sink);
+    for (const name of names) {
+      for (const config of Object.hasOwn(clustered, name) ? configs.slice(0, 1) : configs)
+        await measure(name, { config, scale, run }, sink);
+    }
     floor(run, scale, sink);
   }
   const brief = { BENCH_SECONDS: String(scale.seconds), BENCH_SAMPLES: String(scale.samples), BENCH_EVENTS: String(scale.events) };

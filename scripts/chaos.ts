@@ -24,6 +24,8 @@ import { clockJumps, killUnderLoad, restarts, stopServer, stopWorker, twoServers
 import { Rig } from "../tests/chaos/rig.ts";
 import { whyNoStrace } from "../tests/chaos/strace.ts";
 import { faults, readyMsMax, writeFault } from "../tests/chaos/write-faults.ts";
+import { clusterJobs } from "./chaos-cluster.ts";
+import { always, attempt, type Job, type Row, upTo } from "./chaos-row.ts";
 
 const { values } = parseArgs({
   options: { writes: { type: "string", default: "40" }, only: { type: "string" }, seed: { type: "string", default: "1" } },
@@ -31,33 +33,6 @@ const { values } = parseArgs({
 const writes = Number(values.writes);
 const seed = Number(values.seed);
 if (!(Number.isInteger(writes) && writes > 0 && Number.isInteger(seed))) throw new Error("--writes and --seed must be whole numbers");
-
-/** What came of one row of the table. */
-interface Row {
-  readonly name: string;
-  cases: number;
-  readonly failures: string[];
-  /** Milliseconds from the start of a server to its being ready, over a folder that a fault left behind. */
-  readonly readyMs: number[];
-  acks: number;
-  note: string;
-}
-
-type Job = (row: Row, prng: Prng) => Promise<void>;
-
-/** One case of a row: a failure is kept and the next one goes on. */
-async function attempt(row: Row, what: string, run: () => Promise<void>): Promise<boolean> {
-  row.cases++;
-  try {
-    await run();
-    console.error(`  ${row.name} ${what}`);
-    return true;
-  } catch (error) {
-    row.failures.push(`${what}: ${error instanceof Error ? error.message : String(error)}`);
-    console.error(`  ${row.name} ${what} FAILED: ${row.failures.at(-1)}`);
-    return false;
-  }
-}
 
 /** Runs `each` on one rig; a new one is made after a failure, as the old one may be beyond use. */
 async function onRig<T>(
@@ -80,10 +55,7 @@ async function onRig<T>(
   }
 }
 
-const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
-
-const jobs: Record<string, { readonly needs: () => string | undefined; readonly run: Job }> = {};
-const always = () => undefined;
+const jobs: Record<string, Job> = {};
 
 for (const fault of faults) {
   jobs[`write-${fault}`] = {
@@ -230,6 +202,8 @@ jobs["clock-jumps"] = {
     })),
 };
 
+Object.assign(jobs, clusterJobs(seed));
+
 function tableOf(rows: readonly Row[]): string {
   const most = (numbers: readonly number[]) => (numbers.length === 0 ? "" : `${Math.round(Math.max(...numbers))}`);
   const lines = rows.map((row) => [
@@ -258,7 +232,7 @@ async function main(): Promise<number> {
   if (unknown !== undefined) throw new Error(`Unknown case ${unknown}. Cases: ${Object.keys(jobs).join(", ")}`);
   const rows: Row[] = [];
   for (const name of names) {
-    const { needs, run } = jobs[name] as (typeof jobs)[string];
+    const { needs, run } = jobs[name] as Job;
     const row: Row = { name, cases: 0, failures: [], readyMs: [], acks: 0, note: "" };
     rows.push(row);
     const reason = needs();

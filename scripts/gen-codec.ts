@@ -8,7 +8,21 @@
 import type { DescField, DescFile, DescMessage } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
 
-const names = ["common", "event", "message", "record", "state", "dispatch", "client", "cluster", "raft", "forward", "peer", "placement", "snapshot"];
+const names = [
+  "common",
+  "event",
+  "message",
+  "record",
+  "state",
+  "dispatch",
+  "client",
+  "cluster",
+  "raft",
+  "forward",
+  "peer",
+  "placement",
+  "snapshot",
+];
 const files: DescFile[] = [];
 for (const name of names) {
   const module = (await import(`../proto/gen/hopskip/v1/${name}_pb.js`)) as Record<string, DescFile>;

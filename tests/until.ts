@@ -24,3 +24,18 @@ export async function until<T>(
     await Bun.sleep(5);
   }
 }
+
+/** Throws where `holds` stops being true within `forMs`: for what must never happen. */
+export async function stays(
+  holds: () => boolean | Promise<boolean>,
+  { forMs, what }: { readonly forMs: number; readonly what: string },
+): Promise<void> {
+  const end = performance.now() + forMs;
+  while (performance.now() < end) {
+    if (!(await holds())) throw new Error(`It did not stay so for ${forMs} ms: ${what}`);
+    await Bun.sleep(20);
+  }
+}
+
+/** The rhythm of faults and load, never the wait for a result. */
+export const every = (ms: number): Promise<void> => Bun.sleep(ms);

@@ -208,6 +208,14 @@ export function reportSnapshot(raft: RaftState, id: NodeId, ok: boolean): void {
   to.isFlowPaused = true;
 }
 
+/** The offer may be lost, or the answer: after some election timeouts the member is asked where it is. Whoever is still fetching ignores another offer. */
+export function retrySnapshots(raft: RaftState): void {
+  for (const each of raft.members)
+    if (each.state === "snapshot" && each.recentActive && ++each.snapshotRounds >= snapshotRoundsMax) reportSnapshot(raft, each.id, false);
+}
+
+const snapshotRoundsMax = 4;
+
 /** Messages to this member were lost: what was sent ahead is sent again, one at a time. */
 export function reportUnreachable(raft: RaftState, id: NodeId): void {
   const to = raft.progress.get(id);

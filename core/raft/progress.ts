@@ -19,6 +19,8 @@ export class Progress {
   state: ProgressState = "probe";
   /** Index of the snapshot that is on its way. */
   pendingSnapshot = 0;
+  /** Election timeouts for which the snapshot has been on its way. */
+  snapshotRounds = 0;
   /** It answered since the last quorum check. */
   recentActive = false;
   /** Nothing is sent until a reply, or a heartbeat's reply, comes. */
@@ -76,6 +78,7 @@ export class Progress {
 
   becomeSnapshot(index: number): void {
     this.enter("snapshot");
+    this.snapshotRounds = 0;
     this.pendingSnapshot = index;
     this.next = index + 1;
     this.sentCommit = index;

@@ -175,6 +175,7 @@ export class Raft {
     state.heartbeatElapsed++;
     if (state.electionElapsed >= state.config.electionTicks) {
       state.electionElapsed = 0;
+      if (state.config.leases) leading.retrySnapshots(state);
       if (state.config.checkQuorum) leading.checkQuorum(state);
       state.transferee = nobody;
       if (state.config.leases && state.role === "leader" && state.hasEndedLease) return this.leadAnew();

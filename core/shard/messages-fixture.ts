@@ -423,6 +423,7 @@ class Story {
 
 const textOf = (value: { data: Uint8Array } | undefined) => new TextDecoder().decode(value?.data);
 
-function withoutTime({ nowMs: _, ...input }: Extract<Input, { kind: "worker-joined" }>): Untimed {
-  return input;
+function withoutTime(input: Extract<Input, { kind: "worker-joined" }>): Untimed {
+  const { kind, session, hello, capacity } = input;
+  return { kind, session, hello, capacity };
 }

@@ -23,7 +23,7 @@ export interface Figures {
 const askMsMax = 1_000;
 const noBody = new Uint8Array(0);
 /** A node that was silent for longer counts as unreachable. */
-export const silentMsMax = 5_000;
+export const silentMsMax = 3_000;
 
 export function serveFigures(placement: Placement): void {
   placement.parts.net.serve(placementCalls.figures, () => {
@@ -50,10 +50,11 @@ function own(placement: Placement): Map<NodeId, HeardNode> {
 /** Never rejects: without an answer nothing is known. */
 export async function clusterFigures(placement: Placement): Promise<Figures> {
   const { leaderHint: leader, parts } = placement;
-  if (leader === undefined) return { leader, nodes: undefined };
+  if (leader === undefined) return { leader, nodes: heardHere(placement) };
   try {
     const figures = fromBytes(decodeClusterFigures, await parts.net.call(leader, placementCalls.figures, noBody, { timeoutMs: askMsMax }));
-    const nodes = new Map<NodeId, HeardNode>();
+    // A leader that has just begun has not heard everybody yet.
+    const nodes = heardHere(placement);
     for (const { report, silentMs } of figures.node) {
       if (report === undefined) continue;
       const heard = decodeReport(toBytes(encodeNodeReport, report), 0);
@@ -61,11 +62,19 @@ export async function clusterFigures(placement: Placement): Promise<Figures> {
     }
     return { leader, nodes };
   } catch {
-    return { leader, nodes: undefined };
+    return { leader, nodes: heardHere(placement) };
   }
 }
 
-/** Heard lately, as far as is known: this node is, and of the others only placement's leader can tell. */
+/** What this node's own links tell: who was heard, and nothing of loads. */
+function heardHere({ view, parts: { net, self, timing } }: Placement): Map<NodeId, HeardNode> {
+  const nowMs = timing.monotonicMs();
+  const silence = (node: NodeId) =>
+    node === self ? 0 : net.lastHeardMs(node) === 0 ? Number.POSITIVE_INFINITY : nowMs - net.lastHeardMs(node);
+  return new Map([...view.nodes.keys()].map((node) => [node, { loads: new Map(), silentMs: silence(node) }]));
+}
+
+/** Heard lately, as far as is known. */
 export function isReachable(figures: Figures, node: NodeId, self: NodeId): boolean {
   if (node === self) return true;
   return figures.nodes !== undefined && (figures.nodes.get(node)?.silentMs ?? Number.POSITIVE_INFINITY) <= silentMsMax;

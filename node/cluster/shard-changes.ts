@@ -16,6 +16,9 @@ import { askTransfer, leaderIn } from "./planner-loop.ts";
 
 /** Looks again so often where no view comes. */
 const lookMs = 500;
+/** A change counts as given up when it is not seen so often, this far apart. */
+const goneLooks = 4;
+const goneGapMs = 100;
 /** Between requests to hand a lead over. */
 const transferRetryMs = 500;
 const transferMsMax = 15_000;
@@ -198,12 +201,18 @@ export class ShardChanges {
 
   /** This node's view may not have what placement has decided; undefined where that can't be told now. */
   private async lookAgain(look: (view: ClusterView) => Step | undefined): Promise<Step | "gone" | undefined> {
-    try {
-      await this.placement.refresh();
-    } catch {
-      return undefined;
+    for (let looks = 0; looks < goneLooks; looks++) {
+      // While placement decides one thing after the other, what it shows is behind what it has answered.
+      if (looks > 0) await this.pause(goneGapMs);
+      try {
+        await this.placement.refresh();
+      } catch {
+        return undefined;
+      }
+      const step = look(this.placement.view);
+      if (step !== undefined) return step;
     }
-    return look(this.placement.view) ?? "gone";
+    return "gone";
   }
 
   private entry(shard: ShardId): ShardEntry {

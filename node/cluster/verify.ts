@@ -32,6 +32,8 @@ export interface ReplicaDigests {
 const digestCall = "replica.digest";
 const digestMsMax = 30_000;
 const triesMax = 20;
+/** A replica that says nothing is waited for so long. */
+const silentMsMax = 5_000;
 const pauseMs = 100;
 
 type Answer = { readonly node: NodeId } & ({ readonly digest: ReplicaDigest } | { readonly problem: string });
@@ -62,10 +64,17 @@ export class Verifier {
     if (entry === undefined) throw new HopError("SHARD_NOT_FOUND", `Cannot verify shard ${shard}: no shard has this number`);
     const nodes = holders(entry);
     let answers: Answer[] = [];
+    const startedMs = this.placement.parts.timing.monotonicMs();
     // While the shard is written to, replicas are rarely at one index: what is compared is taken again then.
     for (let tries = 0; tries < triesMax; tries++) {
       answers = await this.ask(shard, nodes, 0);
-      if (answers.some((each) => "problem" in each)) return verdictOf(shard, answers);
+      // A node that has just come back answers in a moment.
+      if (answers.some((each) => "problem" in each)) {
+        if (this.placement.parts.timing.monotonicMs() - startedMs > silentMsMax) return verdictOf(shard, answers);
+        await new Promise<void>((resolve) => void this.placement.parts.timing.after(pauseMs, resolve));
+        tries--;
+        continue;
+      }
       if (new Set(answers.map(indexOf)).size === 1) return verdictOf(shard, answers);
       await new Promise<void>((resolve) => void this.placement.parts.timing.after(pauseMs, resolve));
     }

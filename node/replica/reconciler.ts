@@ -99,7 +99,8 @@ export class Reconciler {
   private freeze(host: ShardHost, { left, change }: { readonly left: ShardId; readonly change: number }): void {
     const { frozenInto, frozenIndex, epoch } = this.own.replica.machine.header();
     if (frozenInto === 0) {
-      if (this.allHave(asIndex(Math.max(this.own.replica.group.lastIndex - freezeLagMax, 0))))
+      // Where one is away the shard would stand still for nothing.
+      if (this.allAnswer() && this.allHave(asIndex(Math.max(this.own.replica.group.lastIndex - freezeLagMax, 0))))
         host.change((machine, nowMs) => machine.freeze({ into: left }, nowMs));
       return;
     }
@@ -120,6 +121,12 @@ export class Reconciler {
     if (host.change((own, nowMs) => own.renew(epoch, nowMs)) !== undefined) return;
     if (host.change((own, nowMs) => own.absorb(absorption, nowMs)) !== undefined) return;
     host.takeOver(machine.takeStalled());
+  }
+
+  private allAnswer(): boolean {
+    const { self } = this.around;
+    for (const [node, { recentActive }] of this.own.replica.group.status().progress) if (node !== self && !recentActive) return false;
+    return true;
   }
 
   private allHave(index: Index): boolean {

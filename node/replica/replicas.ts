@@ -43,6 +43,8 @@ const watchTicks = 4;
 const birthRetryMs = 10;
 const birthRetries = 30;
 const forgetPollMs = 5;
+/** A node says many times in this long which of its groups sleep. */
+const saidMsMax = 2000;
 
 /** What was said of sleeping groups, and as of which change of them. */
 interface Lullaby {
@@ -66,6 +68,8 @@ export class Replicas {
   private sleepVersion = 0;
   private readonly told = new Map<NodeId, Lullaby>();
   /** Of each node what it said last, where all that it named sleeps here. */
+  /** What each node said last of groups that sleep, and when. */
+  private readonly said = new Map<NodeId, { atMs: number; readonly shards: ReadonlySet<ShardId> }>();
   private readonly obeyed = new Map<NodeId, Lullaby>();
   private ticks = 0;
   private stopTimer = () => {};
@@ -203,10 +207,15 @@ export class Replicas {
 
   /** Goes to sleep with the leader where nothing is missing here. */
   onSleepers(from: NodeId, bytes: Uint8Array): void {
+    const said = this.said.get(from);
+    if (said !== undefined) said.atMs = this.parts.timing.monotonicMs();
     const before = this.obeyed.get(from);
     if (before?.version === this.sleepVersion && bytesEqual(before.bytes ?? bytes, bytes)) return;
     let areAllAsleep = true;
+    const shards = new Set<ShardId>();
+    this.said.set(from, { atMs: this.parts.timing.monotonicMs(), shards });
     for (const { shard, term, commit } of decodeSleepers(bytes)) {
+      shards.add(shard);
       const group = this.members.get(shard)?.group;
       const isInStep = group?.leader === from && group.term === term && group.commitIndex === commit && group.lastIndex === commit;
       if (isInStep) this.sleep(shard);
@@ -256,8 +265,15 @@ export class Replicas {
     for (const [shard, { isAsleep }] of this.idle) {
       const group = isAsleep ? this.members.get(shard)?.group : undefined;
       if (group === undefined) continue;
-      if (group.takeActivity() || (!group.leads && !this.parts.isHeard(group.leader))) this.wake(shard);
+      if (group.takeActivity() || (!group.leads && !this.isToldToSleep(shard, group.leader))) this.wake(shard);
     }
+  }
+
+  /** The leader's node lives and still says so: one that came back without the shard does not. */
+  private isToldToSleep(shard: ShardId, leader: NodeId): boolean {
+    const said = this.said.get(leader);
+    if (said === undefined || !said.shards.has(shard)) return false;
+    return this.parts.isHeard(leader) && this.parts.timing.monotonicMs() - said.atMs < saidMsMax;
   }
 
   /** A leader speaks to a member that this node is to have, and has not yet. */

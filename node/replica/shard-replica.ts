@@ -174,6 +174,7 @@ export class ShardReplica {
 
   /** To be called when the log became durable further. */
   onDurable(): void {
+    this.host?.onFlushed();
     if (this.changes.length > 0) this.carryOut();
   }
 
@@ -197,7 +198,7 @@ export class ShardReplica {
       shard,
       log,
       hasher,
-      states: checkpoint.forShard(shard, () => machine.header()),
+      states: checkpoint.reader(),
       birth: { range: wholeRange, ancestors: [], clockMs: 0 },
       ...(meta === undefined
         ? {}
@@ -360,7 +361,7 @@ export class ShardReplica {
     }
     if (entry.wanted.includes(self) || holders(entry).includes(self)) return;
     // The group goes on without it and does not talk to it any more: what placement was told of a later membership says so.
-    const isLeftBehind = this.group.leader === 0 && entry.configIndex > this.group.lastIndex;
+    const isLeftBehind = this.group.leader === 0 && entry.configIndex > (this.memberships.at(-1) as Membership).index;
     if (isTold || isLeftBehind) shards.removed(this.shard);
   }
 

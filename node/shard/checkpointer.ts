@@ -85,8 +85,7 @@ export class Checkpointer {
     const dirty = machine.figures().dirtyRuns;
     const isIdle = dirty === 0 && this.flushes.length === 0;
     this.idleMs = isIdle ? Math.min(this.idleMs * 2, idleMsMax) : intervalMs;
-    if (!isIdle)
-      return this.begin(this.flushes.length > 0 ? rowsMax : Math.min(Math.max(Math.ceil(dirty / 10), rowsMin), rowsMax));
+    if (!isIdle) return this.begin(this.flushes.length > 0 ? rowsMax : Math.min(Math.max(Math.ceil(dirty / 10), rowsMin), rowsMax));
     if (timing.monotonicMs() - this.evictedMs >= evictEveryMs) {
       evict();
       this.evictedMs = timing.monotonicMs();

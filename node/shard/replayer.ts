@@ -6,6 +6,8 @@ import type { WorkerLink } from "./shard-port.ts";
 export interface ReplayerParts {
   readonly segments: SegmentStore;
   readonly links: ReadonlyMap<SessionId, WorkerLink>;
+  /** Resolves when the history can be read here: what is committed may be durable on other nodes first. */
+  readable(effect: ReplayEffect): Promise<void>;
   /** The history could not be read now. */
   onFailed(effect: ReplayEffect, cause: unknown): void;
 }
@@ -58,6 +60,7 @@ export class Replayer {
 
   private async send(effect: ReplayEffect): Promise<void> {
     const { partition, firstSeq, endSeq, lastIndex } = effect;
+    await this.parts.readable(effect);
     let batch: Uint8Array[] = [];
     let bytes = 0;
     for await (const chunk of this.parts.segments.history({ shard: effect.lastShard, partition, firstSeq, endSeq, lastIndex })) {

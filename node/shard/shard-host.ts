@@ -79,6 +79,9 @@ const isDecision = (input: Input) =>
   input.kind === "worker-joined";
 
 const roomPollMs = 100;
+/** A lease that has to be proven is waited for so often, and that long in between. */
+const leaseTries = 20;
+const leasePollMs = 10;
 /** While the group hands its leadership over, or waits for a quorum. */
 const proposePollMs = 5;
 
@@ -108,6 +111,7 @@ export class ShardHost implements ShardPort {
     this.replayer = new Replayer({
       segments,
       links: this.links,
+      readable: ({ lastShard, lastIndex }) => (lastShard === this.shard ? this.watchers.durable(lastIndex) : Promise.resolve()),
       onFailed: (effect, cause) => this.onReplayFailed(effect, cause),
     });
     this.runner = new EffectRunner({
@@ -123,7 +127,7 @@ export class ShardHost implements ShardPort {
         const end = this.machine.historyEnd(partition);
         return end === undefined ? undefined : { ...end, lastIndex: indexHere(this.shard, end) };
       },
-      () => this.parts.group.commitIndex,
+      () => this.readableIndex(),
     );
   }
 
@@ -137,7 +141,12 @@ export class ShardHost implements ShardPort {
     return this.ask(isRead, done, (request) => ({ kind: "command", nowMs: this.clock.nowMs(), request, identity, command }));
   }
 
-  envelope(envelope: Envelope, done: (reply: Reply) => void): RequestId {
+  /** Whoever sends it may come back much later: a group that slept has its lease by then no more than now, so that is waited for. */
+  envelope(envelope: Envelope, done: (reply: Reply) => void, tries = leaseTries): RequestId {
+    if (tries > 0 && !this.isOver && !this.hasLease()) {
+      this.parts.timing.after(leasePollMs, () => this.envelope(envelope, done, tries - 1));
+      return asRequestId(this.nextRequest++);
+    }
     return this.ask(false, done, (request) => ({ kind: "envelope", nowMs: this.clock.nowMs(), request, envelope }));
   }
 
@@ -198,7 +207,7 @@ export class ShardHost implements ShardPort {
   }
 
   isCurrent(): boolean {
-    return !this.isOver && this.parts.group.leaseHeldAt(tickAt(this.parts.timing));
+    return this.hasLease();
   }
 
   owns(partition: Partition): boolean {
@@ -233,8 +242,8 @@ export class ShardHost implements ShardPort {
     const { log, group } = this.parts;
     const end = partition === undefined ? undefined : this.machine.historyEnd(partition);
     const index = partition === undefined ? this.machine.lastIndex : end === undefined ? 0 : indexHere(this.shard, end);
-    if (index <= group.commitIndex) return Promise.resolve();
-    if (!log.hasRoom()) {
+    if (index <= this.readableIndex()) return Promise.resolve();
+    if (index > group.commitIndex && !log.hasRoom()) {
       const message =
         "Cannot read what was decided last: it is not durable yet, and the log's disk is full; free space and it goes on by itself";
       return Promise.reject(new HopError("NO_SPACE", message, { retryAfterMs: 1000 }));
@@ -256,7 +265,17 @@ export class ShardHost implements ShardPort {
   /** To be called when the group has committed further. */
   onCommitted(index: Index): void {
     this.runner.release(index);
-    this.watchers.onDurable(index);
+    this.onFlushed();
+  }
+
+  /** To be called when the node's log is durable further. */
+  onFlushed(): void {
+    this.watchers.onDurable(this.readableIndex());
+  }
+
+  /** Committed, and durable here: a quorum of the others may be faster than this node's own disk. */
+  private readableIndex(): number {
+    return Math.min(this.parts.group.commitIndex, this.parts.log.durableIndex(this.shard));
   }
 
   evictIdle(): void {
@@ -400,9 +419,15 @@ export class ShardHost implements ShardPort {
     this.input({ kind: "tick", nowMs: this.clock.nowMs() });
   }
 
-  private mail({ to, envelope }: Extract<Effect, { kind: "send" }>): void {
-    // A leader of the past might offer again what the receiver has long forgotten. Core offers again what has no answer.
-    if (!this.hasLease()) return;
+  private mail(effect: Extract<Effect, { kind: "send" }>, tries = leaseTries): void {
+    const { to, envelope } = effect;
+    if (this.isOver) return;
+    // A leader of the past might offer again what the receiver has long forgotten. One whose group
+    // slept has its lease in a round trip; Core offers again what has no answer.
+    if (!this.hasLease()) {
+      if (tries > 0) this.parts.timing.after(leasePollMs, () => this.mail(effect, tries - 1));
+      return;
+    }
     const from = envelope.from as Partition;
     this.parts.mail.send(to, envelope, (answer) => this.input({ kind: "envelope-answered", nowMs: this.clock.nowMs(), from, to, answer }));
   }

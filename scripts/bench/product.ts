@@ -27,11 +27,11 @@ export interface Member {
 /** `BENCH_EXECUTABLE` names another build, to measure a change against what was before it. */
 export const executable = process.env.BENCH_EXECUTABLE ?? join(root, "dist", "hop");
 const workflowFile = join(root, "scripts", "bench", "workflows.ts");
-const activityFile = join(root, "scripts", "bench", "activities.ts");
+export const activityFile = join(root, "scripts", "bench", "activities.ts");
 /** On the disk of the repository, never in a file system that lives in memory. */
 const scratch = join(root, "dist", "bench");
 
-type Child = Subprocess<"ignore", "pipe", "pipe">;
+export type Child = Subprocess<"ignore", "pipe", "pipe">;
 
 /** Nothing of the caller's environment that steers the executable or Bun reaches what is measured. */
 function environment(own: Readonly<Record<string, string>>): Record<string, string> {
@@ -69,7 +69,7 @@ async function passOn(stderr: ReadableStream<Uint8Array>): Promise<void> {
 }
 
 /** The first line of its output and when it came. Rejects when the process ends before. */
-async function readyLine(child: Child, what: string): Promise<{ line: string; atMs: number }> {
+export async function readyLine(child: Child, what: string): Promise<{ line: string; atMs: number }> {
   const decoder = new TextDecoder();
   let text = "";
   const reader = child.stdout.getReader();
@@ -83,7 +83,7 @@ async function readyLine(child: Child, what: string): Promise<{ line: string; at
   }
 }
 
-function spawn(args: readonly string[], folder: string, own: Readonly<Record<string, string>>): Child {
+export function spawn(args: readonly string[], folder: string, own: Readonly<Record<string, string>>): Child {
   const child: Child = Bun.spawn([executable, ...args], {
     cwd: folder,
     env: environment(own),
@@ -98,10 +98,16 @@ function spawn(args: readonly string[], folder: string, own: Readonly<Record<str
 }
 
 /** An address in a ready line, which is JSON or words of the form `name=value`. */
-function addressIn(line: string, name: string): string {
+export function addressIn(line: string, name: string): string {
   const found = new RegExp(`${name}"?[=:] *"?([^" ,}]+)`).exec(line)?.[1];
   if (found === undefined) throw new Error(`The ready line names no ${name} address: ${line}`);
   return found;
+}
+
+/** Deploys the workflows that are measured. */
+export async function deployTo(servers: string, folder: string): Promise<void> {
+  const { ok, output } = await capture([executable, "deploy", workflowFile, "--server", servers], folder);
+  if (!ok) throw new Error(`Cannot deploy the workflows to measure: ${output}`);
 }
 
 /** One process of the executable in the role of a server. */
@@ -171,7 +177,7 @@ export class Product implements AsyncDisposable {
     const server = await ServerProcess.start(config, folder, undefined, { [marksVariable]: marks.path });
     const product = new Product(config, folder, marks, server);
     try {
-      await product.#deploy();
+      await deployTo(server.grpc, folder);
       if (config === "default") await product.#startWorker();
       await product.client.execute("steps", { n: 1, payload }, { instance: freshName("warm") });
       return product;
@@ -227,10 +233,5 @@ export class Product implements AsyncDisposable {
     const args = ["worker", "--server", this.#server.grpc, "--activities", activityFile, "--ready-line"];
     this.#worker = spawn(args, this.#folder, this.#env);
     await readyLine(this.#worker, "worker");
-  }
-
-  async #deploy(): Promise<void> {
-    const { ok, output } = await capture([executable, "deploy", workflowFile, "--server", this.#server.grpc], this.#folder);
-    if (!ok) throw new Error(`Cannot deploy the workflows to measure: ${output}`);
   }
 }

@@ -1,4 +1,5 @@
 /** The results as a table for people: medians, what was to be reached, and the best other system. */
+import { clusterGoals } from "./cluster-goals.ts";
 import { type Goal, goals, isAbout } from "./goals.ts";
 import type { Config } from "./product.ts";
 import { median, type Result } from "./result.ts";
@@ -32,7 +33,7 @@ function row(goal: Goal, config: string, results: readonly Result[]): string[] {
 export function tableOf(results: readonly Result[]): string {
   const origins = [...new Set(results.map(({ peer, config }) => `${peer}\t${config}`))];
   const rows: string[][] = [];
-  for (const goal of goals) {
+  for (const goal of [...goals, ...clusterGoals]) {
     for (const origin of origins) {
       const same = results.filter((each) => `${each.peer}\t${each.config}` === origin && isAbout(goal, each));
       const [peer, config = ""] = origin.split("\t");

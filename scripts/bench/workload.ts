@@ -17,6 +17,10 @@ export interface Scale {
   readonly restMs: number;
   /** Time over which the CPU use of a process at rest is read. */
   readonly idleMs: number;
+  /** Shards at rest on one node. */
+  readonly idleShards: number;
+  /** Events in the log when a node is started again, in rising order. */
+  readonly logEvents: readonly number[];
 }
 
 export const fullScale: Scale = {
@@ -27,6 +31,8 @@ export const fullScale: Scale = {
   sleepers: [10_000, 100_000],
   restMs: 5000,
   idleMs: 10_000,
+  idleShards: 500,
+  logEvents: [10_000, 100_000, 1_000_000],
 };
 
 export const quickScale: Scale = {
@@ -37,6 +43,8 @@ export const quickScale: Scale = {
   sleepers: [10_000],
   restMs: 2000,
   idleMs: 3000,
+  idleShards: 100,
+  logEvents: [10_000, 100_000],
 };
 
 export interface Setting {

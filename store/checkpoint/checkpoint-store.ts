@@ -72,11 +72,11 @@ export class CheckpointStore {
     });
   }
 
-  /** What a shard's machine reads. `range` is what it owns when it asks. */
-  forShard(_shard: ShardId, range: () => KeyRange): StateReader {
+  /** What a shard's machine reads. */
+  reader(): StateReader {
     return {
       load: (partition) => this.load(partition),
-      dueBefore: (beforeMs, limit, within = range()) => this.dueBefore(beforeMs, limit, within),
+      dueBefore: (beforeMs, limit, within) => this.dueBefore(beforeMs, limit, within),
     };
   }
 

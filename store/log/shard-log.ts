@@ -26,6 +26,10 @@ export class ShardLog {
   durable: Index = asIndex(0);
   state = noState;
   isRemoved = false;
+  /** What was durable when the replica was removed, until that is on the disk: the files tell of it as of the log so long. */
+  leaving = 0;
+  /** The batch that says so is being written. */
+  isLeavingInFlight = false;
   /** The batch that gathers has something of the shard. */
   isTouched = false;
   /** Undefined: nobody takes what is appended. */
@@ -60,6 +64,8 @@ export class ShardLog {
   rebase(base: LogBase, isRemoved = false): void {
     this.base = base;
     this.isRemoved = isRemoved;
+    this.leaving = isRemoved ? Math.max(this.leaving, this.durable) : 0;
+    this.isLeavingInFlight = false;
     this.runs = [];
     this.taken = [];
     this.appended = base.index;
@@ -94,6 +100,7 @@ export class ShardLog {
   settle(): void {
     this.inFlight = this.appended;
     this.durable = this.appended;
+    this.leaving = 0;
   }
 
   private cut(index: number): void {

@@ -124,13 +124,18 @@ export abstract class ShardLogs implements LogView {
     for (const log of batch) {
       log.inFlight = log.appended;
       log.isTouched = false;
+      log.isLeavingInFlight = log.leaving > 0;
     }
     this.framesInFlight = this.framesAppended;
   }
 
   /** The batch that was being written is durable. */
   protected touchDown(): void {
-    for (const log of this.airborne) log.durable = log.inFlight;
+    for (const log of this.airborne) {
+      log.durable = log.inFlight;
+      if (log.isLeavingInFlight) log.leaving = 0;
+      log.isLeavingInFlight = false;
+    }
     this.airborne.length = 0;
     this.framesDurable = this.framesInFlight;
   }

@@ -224,3 +224,19 @@ test("a vote that contradicts an earlier one, and a record beyond the next, are 
   expect(() => append(log, 9, "before the base")).toThrow("its log has 10 to 9, got 9");
   await log.close();
 });
+
+test("what a removed replica held stays readable while its removal is on the way to the disk", async () => {
+  const log = await WalLogStore.open({ dir, ...sizes });
+  for (let i = 1; i <= 3; i++) append(log, i, `entry ${i}`);
+  await settle(log);
+  append(log, 4, "never durable as of the log");
+  const read = async (index: number) => new TextDecoder().decode((await log.read(shard, asIndex(index))).body);
+  log.remove(shard);
+  expect(await read(3)).toBe("entry 3");
+  await expect(read(4)).rejects.toThrow("does not hold it durably");
+  const landed = settle(log);
+  expect(await read(1)).toBe("entry 1");
+  await landed;
+  expect(await read(3)).toBe("entry 3");
+  await log.close();
+});

@@ -232,7 +232,7 @@ export class WalLogStore extends ShardLogs implements LogStore {
   }
 
   private reach(shard: ShardId): Reach {
-    return { shard, logEnd: this.durableIndex(shard) + 1 };
+    return { shard, logEnd: Math.max(this.durableIndex(shard), this.logs.get(shard)?.leaving ?? 0) + 1 };
   }
 
   /** Leaves a copy of the open record for who takes it, and for who asks for it again. */

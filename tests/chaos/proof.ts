@@ -6,8 +6,15 @@
 import { decodeBody, isTerminal, type RunEvent } from "#core/run";
 import { decodeEvent, EventKind, fromBytes } from "#proto";
 import type { HopClient } from "#sdk/client";
-import type { Cluster, Server } from "#tests/cluster";
+import type { Cluster } from "#tests/cluster";
 import type { Ledger, Promised } from "./ledger.ts";
+
+/** Where histories are read. */
+export interface Place {
+  readonly hop: Cluster;
+  readonly server: { readonly grpc: string };
+  readonly client: HopClient;
+}
 
 export interface Proven {
   readonly seq: number;
@@ -17,10 +24,7 @@ export interface Proven {
 const sha256 = (bytes: Uint8Array) => new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
 
 /** A run's events, each with the hash that `hop audit` prints for it. */
-export async function provenHistory(
-  at: { readonly hop: Cluster; readonly server: Server; readonly client: HopClient },
-  instance: string,
-): Promise<Proven[]> {
+export async function provenHistory(at: Place, instance: string): Promise<Proven[]> {
   const run = `${at.client.namespace}:${instance}`;
   const bytes: Uint8Array[] = [];
   for await (const chunk of at.client.history(run)) bytes.push(...chunk.event);
@@ -61,10 +65,7 @@ export function brokenPromises(instance: string, history: readonly Proven[], pro
 }
 
 /** Throws where a promise of the ledger is not kept by the server as it is now. */
-export async function provePromises(
-  at: { readonly hop: Cluster; readonly server: Server; readonly client: HopClient },
-  ledger: Ledger,
-): Promise<void> {
+export async function provePromises(at: Place, ledger: Ledger): Promise<void> {
   const promises = [...ledger.runs].filter(([, promised]) => promised.generation !== undefined);
   const broken: string[] = [];
   const lanes = Array.from({ length: 3 }, async () => {

@@ -21,12 +21,14 @@ export { HopProcess } from "./process.ts";
 export const executable = fileURLToPath(new URL("../../dist/hop", import.meta.url));
 
 export interface RunOptions {
-  /** Server that client commands speak to. */
-  readonly server?: Server;
+  /** Server that client commands speak to; its `grpc` may be a list with commas. */
+  readonly server?: { readonly grpc: string };
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string | Uint8Array;
   /** Below the cluster's folder; its root when unset. */
   readonly cwd?: string;
+  /** Command that starts it in another place, such as `nsenter` with a namespace: it has to become the executable. */
+  readonly through?: readonly string[];
 }
 
 export interface ServerOptions {
@@ -54,10 +56,10 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Starts a process of the executable. Nothing of the caller's environment that steers `hop` or Bun reaches it. */
-  launch(args: readonly string[], { server, env, input, cwd }: RunOptions = {}): HopProcess {
+  launch(args: readonly string[], { server, env, input, cwd, through = [] }: RunOptions = {}): HopProcess {
     const inherited = Object.entries(process.env).filter(([name]) => !/^(HOP|BUN|NODE|XDG)_|^(CI|FORCE_COLOR|DEBUG)$/.test(name));
     const own = { HOP_CACHE: sharedCache(), NO_COLOR: "1", ...(server === undefined ? {} : { HOP_SERVER: server.grpc }), ...env };
-    const launched = new HopProcess([executable, ...args], {
+    const launched = new HopProcess([...through, executable, ...args], {
       cwd: join(this.folder, cwd ?? ""),
       env: { ...Object.fromEntries(inherited), ...own },
       ...(input === undefined ? {} : { input }),
@@ -88,7 +90,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Starts a worker and resolves when it is connected. */
-  async worker(server: Server, args: readonly string[], options: Omit<RunOptions, "server"> = {}): Promise<HopProcess> {
+  async worker(server: { readonly grpc: string }, args: readonly string[], options: Omit<RunOptions, "server"> = {}): Promise<HopProcess> {
     const worker = this.launch(["worker", "--ready-line", ...args], { ...options, server });
     await worker.line(/^ready worker=\S+/m);
     return worker;
@@ -133,6 +135,13 @@ export class Server {
   async restart(): Promise<void> {
     this.#process = this.launch();
     const [, grpc = "", http = ""] = await this.#process.line(/^ready grpc=(\S+) http=(\S+)$/m);
+    this.grpc = grpc;
+    this.http = http;
+  }
+
+  /** Starts it, and resolves when it listens: it may still look for its cluster. */
+  async begin(): Promise<void> {
+    const [, grpc = "", http = ""] = await this.launch().line(/^(?:joining|ready) grpc=(\S+) http=(\S+)$/m);
     this.grpc = grpc;
     this.http = http;
   }

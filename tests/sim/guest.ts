@@ -64,6 +64,13 @@ export class Guest {
       case EventKind.signalReceived:
         this.signal(event.body.name, event.body.payload?.data);
         break;
+      case EventKind.signalSettled:
+        this.settle(event.body.op, event.body.failure?.type);
+        break;
+      case EventKind.resultReceived:
+        this.foldBytes(event.body.result?.data);
+        this.settle(event.body.op, event.body.failure?.type);
+        break;
       case EventKind.cancelRequested:
         this.cancelSeen = true;
         this.root?.interrupt();
@@ -123,6 +130,13 @@ export class Guest {
         return this.leaf({ kind: CommandKind.timer, durationMs: node.ms }, done);
       case "signal":
         return this.awaitSignal(node.name, done);
+      case "send":
+        return this.leaf(
+          { kind: CommandKind.sendSignal, to: node.to, name: node.name, payload: { data: text.encode(`${this.digest}/${this.nextOp}`) } },
+          done,
+        );
+      case "await":
+        return this.leaf({ kind: CommandKind.awaitResult, to: node.to }, done);
       case "seq":
         return this.sequence(node.of, done);
       case "all":

@@ -1,47 +1,92 @@
 /**
- * The simulator's own copy of the log: every record as it was appended, decoded and checked on
- * the way in, and cut back to what the disk holds when the machine crashes.
+ * The simulator's own copy of what the cluster decided: every committed record of every shard,
+ * decoded and checked as soon as the first member knows that it is committed, and beside it every
+ * record that some leader appended, whether it was ever committed or not.
  */
-import type { LogWriter } from "#core/base";
+import { asShardId, type Index, inRange, type Key, keyOfDigest, type Partition, type ShardId, type Term, wholeRange } from "#core/base";
 import { decodeBody } from "#core/run";
-import { decodeEvent, decodeRecord, fromBytes, type LeaseGranted, type Record as LogBody, type Writer } from "#proto";
-import { digest, nobleHasher } from "../hashers.ts";
-import { checkEvent, checkLease, fitsLease } from "./check/appended.ts";
+import { decodeEvent, decodeRecord, fromBytes, type LeaseGranted, type Record as LogBody } from "#proto";
+import { keyOf } from "../../node/cluster/shard-map.ts";
+import { bunHasher, digest, nobleHasher } from "../hashers.ts";
+import { checkAppended, checkEvent, checkLease, fitsLease } from "./check/appended.ts";
+import { Messages } from "./check/messages.ts";
+import { PlacementWatch } from "./check/placement.ts";
+import { ShardRecord } from "./check/shards.ts";
 import { type JournalEvent, RunModel } from "./model.ts";
 import { claim } from "./violation.ts";
 
-export interface JournalRecord {
+export interface AppendedRecord {
+  readonly shard: ShardId;
   readonly index: number;
   readonly body: Uint8Array;
-  readonly record: LogBody;
-  readonly events: readonly JournalEvent[];
+}
+
+export interface CommittedEntry {
+  readonly index: Index;
+  readonly term: Term;
+  readonly kind: "data" | "config";
+  readonly data: Uint8Array;
 }
 
 export class PartitionJournal {
   readonly partition: string;
+  readonly key: Key;
   readonly events: JournalEvent[] = [];
-  readonly leases: {
-    readonly index: number;
-    readonly afterSeq: number;
-    readonly op: number;
-    readonly attempt: number;
-    readonly delivery: number;
-  }[] = [];
-  model = new RunModel();
+  readonly model = new RunModel();
 
   constructor(partition: string) {
     this.partition = partition;
+    this.key = keyOf(partition as Partition);
   }
 }
 
+/** What is committed of one shard. */
+export class ShardJournal {
+  readonly shard: ShardId;
+  /** Its log begins behind this. */
+  readonly base: number;
+  readonly entries: CommittedEntry[] = [];
+  readonly record: ShardRecord;
+
+  constructor(shard: ShardId, base: number, record: ShardRecord) {
+    this.shard = shard;
+    this.base = base;
+    this.record = record;
+  }
+
+  get lastIndex(): number {
+    return this.base + this.entries.length;
+  }
+
+  entry(index: number): CommittedEntry | undefined {
+    return this.entries[index - this.base - 1];
+  }
+}
+
+/** One in so many hashes is made a second time, by an independent hasher. */
+const nobleEvery = 16;
+
 export class Journal {
-  /** `records[i]` has index i + 1. */
-  readonly records: JournalRecord[] = [];
+  readonly shards = new Map<ShardId, ShardJournal>();
   readonly partitions = new Map<string, PartitionJournal>();
-  /** Highest physical time that Core was given. */
-  givenMs = 0;
-  /** Sums up the log: equal for equal simulations. */
+  readonly messages = new Messages();
+  readonly placement = new PlacementWatch();
+  /** Highest physical time that any machine can have. */
+  clockBoundMs: () => number = () => Number.POSITIVE_INFINITY;
+  /** A committed entry was taken in. */
+  onCommitted: (shard: ShardJournal, entry: CommittedEntry) => void = () => {};
+  /** Sums up all logs: equal for equal simulations. */
   hash = 0x811c9dc5;
+  eventCount = 0;
+  /** All that leaders appended, by hash. */
+  private readonly branches = new Map<number, JournalEvent>();
+  private hashes = 0;
+
+  constructor() {
+    const first = asShardId(1);
+    this.shards.set(asShardId(0), new ShardJournal(asShardId(0), 0, new ShardRecord(asShardId(0), { first: 1, last: 0 })));
+    this.shards.set(first, new ShardJournal(first, 0, new ShardRecord(first, wholeRange)));
+  }
 
   of(partition: string): PartitionJournal {
     const found = this.partitions.get(partition);
@@ -51,52 +96,113 @@ export class Journal {
     return made;
   }
 
-  get lastIndex(): number {
-    return this.records.length;
+  lastIndex(shard: ShardId): number {
+    return this.shards.get(shard)?.lastIndex ?? 0;
   }
 
-  append(index: number, body: Uint8Array): void {
-    claim("noAckedEventLost", index === this.records.length + 1, () => `record ${index} follows record ${this.records.length}`);
+  /** Records of all shards. */
+  get recordCount(): number {
+    let sum = 0;
+    for (const { entries } of this.shards.values()) sum += entries.length;
+    return sum;
+  }
+
+  /** The event of these bytes, which some leader must have appended. */
+  appendedEvent(bytes: Uint8Array): JournalEvent | undefined {
+    return this.branches.get(keyOfDigest(digest(bytes, bunHasher)));
+  }
+
+  before(e: JournalEvent): JournalEvent | undefined {
+    return this.branches.get(keyOfDigest(e.prevHash));
+  }
+
+  /** A leader appended a record. */
+  appended({ shard, index, body }: AppendedRecord): void {
+    if (shard === 0) return;
     const record = fromBytes(decodeRecord, body);
-    for (const byte of body) this.hash = Math.imul(this.hash ^ byte, 0x01000193);
+    const events = record.event.map((bytes) => this.decode(shard, index, bytes, record));
+    for (const e of events) {
+      checkAppended(e, this.clockBoundMs());
+      this.branches.set(keyOfDigest(e.hash), e);
+    }
+  }
+
+  /** The next committed entry of a shard, as the first member to know of it has it. */
+  commit(shard: ShardId, entry: CommittedEntry): void {
+    const at = this.shards.get(shard);
+    claim("eachKeyOwnedOnce", at !== undefined, () => `shard ${shard} commits entry ${entry.index}, but no split made it`);
+    claim("noAckedEventLost", entry.index === at.lastIndex + 1, () => `entry ${entry.index} of shard ${shard} follows ${at.lastIndex}`);
+    at.entries.push(entry);
+    const { data } = entry;
+    for (let i = 0; i < data.length; i += 7) this.hash = Math.imul(this.hash ^ (data[i] as number), 0x01000193);
+    if (entry.kind === "data" && data.length > 0) {
+      const record = fromBytes(decodeRecord, data);
+      if (shard === 0) this.placement.fold(record);
+      else this.fold(at, entry, record);
+    }
+    this.onCommitted(at, entry);
+  }
+
+  private fold(at: ShardJournal, { index }: CommittedEntry, record: LogBody): void {
+    if (record.change !== undefined) return this.change(at, index, record.change);
     // A record does not say whether a lease came before or after its events: either is fine.
     const early = record.lease.filter((lease) => fitsLease(this.of(lease.partition).model, lease));
-    for (const lease of early) this.lease(index, lease);
-    const events: JournalEvent[] = [];
-    for (const [i, bytes] of record.event.entries()) events.push(this.event(index, bytes, record, i));
-    for (const lease of record.lease) if (!early.includes(lease)) this.lease(index, lease);
-    this.records.push({ index, body, record, events });
+    for (const lease of early) this.lease(at, index, lease);
+    this.messages.beforeEvents(record);
+    for (const [i, bytes] of record.event.entries()) this.event(at, index, bytes, record, i);
+    for (const lease of record.lease) if (!early.includes(lease)) this.lease(at, index, lease);
+    this.messages.afterEvents(record);
   }
 
-  /** The crash left the log with records up to `index`. */
-  truncate(index: number): void {
-    const touched = new Set<PartitionJournal>();
-    while (this.records.length > index) {
-      const { record, events } = this.records.pop() as JournalRecord;
-      for (const e of events) touched.add(this.of(e.partition));
-      for (const lease of record.lease) touched.add(this.of(lease.partition));
-    }
-    for (const at of touched) {
-      while ((at.events.at(-1)?.index ?? 0) > index) at.events.pop();
-      while ((at.leases.at(-1)?.index ?? 0) > index) at.leases.pop();
-      refold(at);
-    }
+  private change(at: ShardJournal, index: number, change: NonNullable<LogBody["change"]>): void {
+    at.record.fold(index, change, {
+      placement: this.placement,
+      lastIndex: (shard) => this.lastIndex(shard),
+      recordOf: (shard) => this.shards.get(shard)?.record,
+      born: (shard, record) => this.shards.set(shard, new ShardJournal(shard, 1, record)),
+    });
   }
 
-  private lease(index: number, lease: LeaseGranted): void {
-    const at = this.of(lease.partition);
-    checkLease(at.model, lease);
-    at.leases.push({ ...lease, index, afterSeq: at.events.length });
-    at.model.foldLease(index, lease);
+  private lease(at: ShardJournal, index: number, lease: LeaseGranted): void {
+    const { model } = this.of(lease.partition);
+    checkLease(model, lease);
+    model.foldLease(index, lease);
+    this.owned(at, index, lease.partition);
   }
 
-  private event(index: number, bytes: Uint8Array, record: LogBody, i: number): JournalEvent {
+  /** I16, I14: a record about a partition is committed only in the log of the shard that owns it there. */
+  private owned(at: ShardJournal, index: number, partition: string): void {
+    const { range, frozenInto } = at.record;
+    const isOwned = inRange(range, this.of(partition).key) && frozenInto === 0;
+    claim(
+      "eachKeyOwnedOnce",
+      isOwned,
+      () => `entry ${index} of shard ${at.shard} is about ${partition}, which the shard does not own there`,
+    );
+  }
+
+  private event(at: ShardJournal, index: number, bytes: Uint8Array, record: LogBody, i: number): void {
+    const e = this.decode(at.shard, index, bytes, record);
+    const partition = this.of(e.partition);
+    this.owned(at, index, e.partition);
+    const previous = { index: record.previous[i] ?? 0, shard: record.previousShard[i] || at.shard };
+    checkEvent(partition, e, previous);
+    this.messages.event(partition, e);
+    partition.events.push(e);
+    partition.model.fold(e);
+    this.eventCount++;
+  }
+
+  private decode(shard: ShardId, index: number, bytes: Uint8Array, record: LogBody): JournalEvent {
+    const hash = digest(bytes, ++this.hashes % nobleEvery === 0 ? nobleHasher : bunHasher);
+    const known = this.branches.get(keyOfDigest(hash));
+    if (known !== undefined && known.shard === shard && known.index === index) return known;
     const raw = fromBytes(decodeEvent, bytes);
-    const at = this.of(raw.partition);
     const event = decodeBody(raw.kind, raw.payload);
     claim("chainAndMmrUnbroken", event !== undefined, () => `${raw.partition} holds an event of unknown kind ${raw.kind}`);
-    const e: JournalEvent = {
+    return {
       partition: raw.partition,
+      shard,
       index,
       seq: raw.seq,
       timeMs: raw.timeMs,
@@ -104,42 +210,10 @@ export class Journal {
       kind: raw.kind,
       event,
       bytes,
-      hash: digest(bytes, nobleHasher),
+      hash,
       prevHash: raw.prevHash,
       issuer: raw.identity?.issuer ?? "",
       deliveredSeq: record.deliveredSeq,
     };
-    checkEvent(at, e, record.previous[i] ?? -1, this.givenMs);
-    at.events.push(e);
-    at.model.fold(e);
-    return e;
   }
-}
-
-function refold(at: PartitionJournal): void {
-  at.model = new RunModel();
-  let lease = 0;
-  for (const [i, e] of at.events.entries()) {
-    for (let l = at.leases[lease]; l !== undefined && l.afterSeq <= i; l = at.leases[++lease]) at.model.foldLease(l.index, l);
-    at.model.fold(e);
-  }
-  for (let l = at.leases[lease]; l !== undefined; l = at.leases[++lease]) at.model.foldLease(l.index, l);
-}
-
-/** Tells the journal what goes into the log. */
-export function watched(log: LogWriter, journal: Journal): LogWriter {
-  let open: { readonly index: number; readonly writer: Writer } | undefined;
-  return {
-    begin(shard, index, term) {
-      const writer = log.begin(shard, index, term);
-      open = { index, writer };
-      return writer;
-    },
-    end() {
-      const { index, writer } = open as { index: number; writer: Writer };
-      const body = writer.bytes.slice(0, writer.at);
-      log.end();
-      journal.append(index, body);
-    },
-  };
 }

@@ -1,15 +1,17 @@
 /**
  * What a run's events mean, told a second time and independently of Core: the checkers' oracle.
  *
- * The model follows the log as it is appended; after a crash it is folded anew from what the log
- * still holds.
+ * The model follows what is committed, so it never goes back.
  */
+import { limits } from "#core/base";
 import type { RunEvent } from "#core/run";
 import { EventKind as Kind } from "#proto";
 
 /** One event as the simulated log holds it. */
 export interface JournalEvent {
   readonly partition: string;
+  /** Shard whose log holds it, at `index`. */
+  readonly shard: number;
   readonly index: number;
   readonly seq: number;
   readonly timeMs: number;
@@ -55,6 +57,26 @@ export const guestKinds: ReadonlySet<number> = new Set([
   Kind.timerFired,
   Kind.signalReceived,
   Kind.cancelRequested,
+  Kind.signalSettled,
+  Kind.resultReceived,
+]);
+
+/** Kinds that open an operation of the workflow's code. */
+export const openingKinds: ReadonlySet<number> = new Set([
+  Kind.activityScheduled,
+  Kind.timerStarted,
+  Kind.signalAwaited,
+  Kind.signalSent,
+  Kind.resultAwaited,
+]);
+
+/** Kinds by which the code withdraws one. */
+export const withdrawingKinds: ReadonlySet<number> = new Set([
+  Kind.activityCancelled,
+  Kind.timerCancelled,
+  Kind.signalWaitCancelled,
+  Kind.signalSendCancelled,
+  Kind.resultWaitCancelled,
 ]);
 
 export class RunModel {
@@ -67,8 +89,8 @@ export class RunModel {
   deadlineAtMs = 0;
   last: JournalEvent | undefined;
   readonly ops = new Map<number, OpModel>();
-  /** Last number of each sender of numbered signals. */
-  readonly senders = new Map<string, number>();
+  /** Ids of the last signals of clients. */
+  readonly signalIds: string[] = [];
   /** Idempotency keys of all generations. */
   readonly keys = new Map<string, number>();
   readonly unclaimed = new Map<string, number>();
@@ -87,6 +109,8 @@ export class RunModel {
       case Kind.activityScheduled:
       case Kind.timerStarted:
       case Kind.signalAwaited:
+      case Kind.signalSent:
+      case Kind.resultAwaited:
         this.open(e, event.body.op, "name" in event.body ? event.body.name : "", event.kind === Kind.timerStarted ? event.body.dueMs : 0);
         break;
       case Kind.activityRetried:
@@ -98,6 +122,10 @@ export class RunModel {
       case Kind.timerFired:
       case Kind.timerCancelled:
       case Kind.signalWaitCancelled:
+      case Kind.signalSettled:
+      case Kind.signalSendCancelled:
+      case Kind.resultReceived:
+      case Kind.resultWaitCancelled:
         this.close(event.body.op, e.kind);
         break;
       case Kind.signalReceived:
@@ -162,8 +190,8 @@ export class RunModel {
   }
 
   private signal(body: { name: string; id: string }): void {
-    const number = signalNumber(body.id);
-    if (number !== undefined) this.senders.set(number.sender, number.number);
+    if (body.id !== "") this.signalIds.push(body.id);
+    if (this.signalIds.length > limits.signalIdsKept) this.signalIds.shift();
     for (const o of this.ops.values()) {
       if (o.opened.kind !== Kind.signalAwaited || o.closedBy !== 0 || o.name !== body.name) continue;
       o.closedBy = Kind.signalReceived;
@@ -171,10 +199,4 @@ export class RunModel {
     }
     this.unclaimed.set(body.name, (this.unclaimed.get(body.name) ?? 0) + 1);
   }
-}
-
-/** Senders number their signals: `client/7`. */
-export function signalNumber(id: string): { readonly sender: string; readonly number: number } | undefined {
-  const slash = id.lastIndexOf("/");
-  return slash < 0 ? undefined : { sender: id.slice(0, slash), number: Number(id.slice(slash + 1)) };
 }

@@ -1,5 +1,5 @@
 /**
- * Workflows of the simulator: random trees of activities, timers and signal waits. A type's name
+ * Workflows of the simulator: random trees of activities, timers, signals and waits. A type's name
  * says which tree it is, so that every worker runs the same code.
  */
 import { Prng } from "#core/base";
@@ -22,6 +22,9 @@ export type Node =
   | { readonly kind: "activity"; readonly name: string; readonly plan: Plan; readonly options: ActivityOptionsInit | undefined }
   | { readonly kind: "sleep"; readonly ms: number }
   | { readonly kind: "signal"; readonly name: string }
+  /** To another run, or to itself. */
+  | { readonly kind: "send"; readonly to: string; readonly name: string }
+  | { readonly kind: "await"; readonly to: string }
   | { readonly kind: "seq" | "all" | "race"; readonly of: readonly Node[] }
   | { readonly kind: "guard"; readonly body: Node; readonly cleanup: Node; readonly swallows: boolean };
 
@@ -49,13 +52,24 @@ function list<T>(_prng: Prng, count: number, make: () => T): T[] {
 
 function node(prng: Prng, depth: number): Node {
   const draw = prng.below(depth > 0 ? 14 : 8);
-  if (draw < 5) return activity(prng);
+  if (draw < 4) return activity(prng);
+  if (draw < 5) return message(prng);
   if (draw < 7) return { kind: "sleep", ms: sleepMs(prng) };
   if (draw < 8) return { kind: "signal", name: signalNames[prng.below(signalNames.length)] as string };
   if (draw < 9 && prng.chance(0.1)) return { kind: "all", of: list(prng, 10 + prng.below(20), () => activity(prng)) };
   const kind = (["seq", "all", "all", "race", "race"] as const)[prng.below(5)] as "seq" | "all" | "race";
   if (draw >= 12) return { kind: "guard", body: node(prng, depth - 1), cleanup: activity(prng), swallows: prng.chance(0.5) };
   return { kind, of: list(prng, 2 + prng.below(3), () => node(prng, depth - 1)) };
+}
+
+/** Runs that others know by name. */
+export const instancesMax = 22;
+export const instanceOf = (instance: number) => `default:i${instance}`;
+
+function message(prng: Prng): Node {
+  const to = instanceOf(prng.below(instancesMax));
+  if (prng.chance(0.7)) return { kind: "send", to, name: signalNames[prng.below(signalNames.length)] as string };
+  return { kind: "await", to };
 }
 
 function sleepMs(prng: Prng): number {

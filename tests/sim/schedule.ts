@@ -13,6 +13,8 @@ interface Entry {
 
 export class Schedule {
   nowMs = 0;
+  /** Milliseconds that were skipped. */
+  skippedMs = 0;
   /** Entries that were run. */
   steps = 0;
   private readonly heap = new TimerHeap<Entry>();
@@ -39,8 +41,14 @@ export class Schedule {
     return true;
   }
 
-  /** The machine is put to sleep until `atMs`: what was due meanwhile runs late. */
-  skipTo(atMs: number): void {
+  /** Time goes on to `atMs`: nothing is due before. */
+  idleTo(atMs: number): void {
     this.nowMs = Math.max(this.nowMs, atMs);
+  }
+
+  /** All machines sleep for so long: what was due meanwhile runs late. */
+  skip(ms: number): void {
+    this.nowMs += ms;
+    this.skippedMs += ms;
   }
 }

@@ -11,7 +11,7 @@ test("seeds that once found a bug find none", () => {
 });
 
 test("equal seeds give equal simulations, to the byte of the log", () => {
-  for (const seed of [3, 17, 171]) {
+  for (const seed of [3, 14, 171]) {
     const { hash, steps, events, simulatedMs } = simulate(seed);
     expect({ seed, ...pick(simulate(seed)) }).toEqual({ seed, hash, steps, events, simulatedMs });
     expect(simulate(seed + 1).hash).not.toBe(hash);
@@ -20,15 +20,16 @@ test("equal seeds give equal simulations, to the byte of the log", () => {
 
 const pick = ({ hash, steps, events, simulatedMs }: ReturnType<typeof simulate>) => ({ hash, steps, events, simulatedMs });
 
-test("300 seeds hold every invariant, and each fault strikes in a fifth of them", async () => {
-  const { ok, output } = await sim("--seeds", "300");
+test("360 seeds hold every invariant for 25 hours, and each fault strikes in a fifth of them", async () => {
+  const { ok, output } = await sim("--seeds", "360");
   expect(ok ? "ok" : output).toBe("ok");
   const shares = [...output.matchAll(/(\w+) (\d+) %/g)].map(([, fault, share]) => ({ fault, share: Number(share) }));
-  expect(shares.length).toBeGreaterThan(20);
+  expect(shares.length).toBeGreaterThan(30);
   expect(shares.filter(({ share }) => share < 20)).toEqual([]);
-}, 240_000);
+  expect(Number(/([\d.]+) simulated hours/.exec(output)?.[1])).toBeGreaterThan(6);
+}, 600_000);
 
 test("each planted bug is found", async () => {
   const { ok, output } = await sim("--bugs", "--short");
   expect(ok ? "ok" : output).toBe("ok");
-}, 240_000);
+}, 600_000);

@@ -1,98 +1,137 @@
 /**
- * What a seed draws: how much work there is, how fast everything is, and which faults strike.
+ * What a seed draws: how large the cluster is, how much work there is, how fast everything is, and
+ * which faults strike.
  *
  * Each seed leaves faults out and draws the rate of the others (swarm testing): a fault that is
  * always there hides what another one alone would show.
  */
-import type { Prng } from "#core/base";
-import type { Delays } from "./network.ts";
 
-/** Faults that strike at random times, with the mean time between two of them in milliseconds. */
+import type { Prng } from "#core/base";
+import type { PlanOptions } from "#core/placement";
+import type { WireFaults } from "./wires.ts";
+
+/** Faults and changes that strike at random times, with the mean time between two of them in milliseconds. */
 export const timedFaults = {
-  serverCrash: 6000,
-  serverStop: 8000,
-  serverPause: 5000,
-  diskBroken: 20_000,
-  diskFull: 10_000,
-  wallJump: 3000,
-  clientBreak: 2500,
-  workerBreak: 2500,
-  workerCrash: 4000,
-  workerStall: 2500,
-  workerDrain: 8000,
-  guestEvict: 1000,
-  guestLoss: 2000,
-  checkpoint: 400,
-  evictIdle: 400,
+  nodeCrash: 18_000,
+  powerLoss: 24_000,
+  nodePause: 14_000,
+  partition: 14_000,
+  asymmetricPartition: 18_000,
+  diskLost: 80_000,
+  diskBroken: 60_000,
+  diskFull: 30_000,
+  checkpointLost: 60_000,
+  rollingRestart: 120_000,
+  wallJump: 12_000,
+  split: 18_000,
+  merge: 18_000,
+  move: 24_000,
+  transfer: 12_000,
+  clientBreak: 10_000,
+  workerBreak: 10_000,
+  workerCrash: 16_000,
+  workerStall: 10_000,
+  workerDrain: 30_000,
+  guestEvict: 4_000,
+  guestLoss: 8_000,
 } as const;
 
 /** Faults that strike one of so many chances. */
 export const chanceFaults = {
-  crashAtWrite: 0.008,
-  crashBeforeAck: 0.006,
-  slowFlush: 0.02,
-  checkpointFails: 0.2,
-  replayFails: 0.1,
+  crashAtWrite: 0.0006,
+  crashBeforeAck: 0.0005,
+  slowFlush: 0.01,
+  checkpointFails: 0.1,
   retryAnswer: 0.02,
   limitAnswer: 0.02,
   divergedAnswer: 0.01,
   resend: 0.1,
   resultAgain: 0.1,
-  lateTick: 0.1,
 } as const;
+
+/** What else is counted: it comes of the others, or of how the wires are. */
+export const seenFaults = ["messageLost", "messageDoubled", "pathClogged", "clockOff", "snapshotInstall", "staleRefused"] as const;
 
 export type TimedFault = keyof typeof timedFaults;
 export type ChanceFault = keyof typeof chanceFaults;
-export type Fault = TimedFault | ChanceFault;
-export const allFaults = [...Object.keys(timedFaults), ...Object.keys(chanceFaults)] as Fault[];
+export type Fault = TimedFault | ChanceFault | (typeof seenFaults)[number] | "staleTask";
+export const allFaults = [...Object.keys(timedFaults), ...Object.keys(chanceFaults), ...seenFaults] as Fault[];
 
 export interface Workload {
+  readonly nodes: number;
+  /** Replicas that are wanted of each shard. */
+  readonly replication: number;
   readonly faultMs: number;
   readonly clients: number;
   readonly workers: number;
   readonly starts: number;
   readonly programs: readonly number[];
   readonly instances: number;
-  readonly delays: Delays;
+  readonly wires: WireFaults;
   readonly flushMs: number;
   readonly activationMs: number;
   readonly driftPpm: number;
+  readonly offsetMs: number;
   readonly orphanGraceMs: number;
   readonly idleMs: number;
   readonly activitySlots: number;
   readonly runSlots: number;
+  readonly plan: Partial<PlanOptions>;
+  /** Whether a full replay of all logs is compared with the replicas all the time. */
+  readonly hasReference: boolean;
   readonly timed: ReadonlyMap<TimedFault, number>;
   readonly chances: ReadonlyMap<ChanceFault, number>;
 }
 
+/** A cluster of one node has nothing to move and nobody to lose. */
+const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
+
 export function drawWorkload(prng: Prng): Workload {
   const between = (low: number, high: number) => low + prng.fraction() * (high - low);
+  const size = prng.below(20);
+  const nodes = size < 2 ? 1 : size < 12 ? 3 : 5;
   const timed = new Map<TimedFault, number>();
   for (const [fault, meanMs] of Object.entries(timedFaults))
-    if (prng.chance(0.55)) timed.set(fault as TimedFault, meanMs * between(0.4, 3));
+    if (prng.chance(0.5) && (nodes > 1 || !severalOnly.has(fault))) timed.set(fault as TimedFault, meanMs * between(0.4, 3));
   const chances = new Map<ChanceFault, number>();
   for (const [fault, chance] of Object.entries(chanceFaults))
-    if (prng.chance(0.55)) chances.set(fault as ChanceFault, chance * between(0.3, 2.5));
+    if (prng.chance(0.5)) chances.set(fault as ChanceFault, chance * between(0.3, 2.5));
+  const faultMs = between(90_000, prng.chance(0.25) ? 500_000 : 280_000);
+  const startsPerSecond = prng.chance(0.2) ? between(0.5, 2) : between(0.05, 0.4);
   return {
-    faultMs: between(3000, prng.chance(0.2) ? 60_000 : 25_000),
-    clients: 1 + prng.below(3),
-    workers: 1 + prng.below(3),
-    starts: 4 + prng.below(prng.chance(0.2) ? 80 : 30),
+    nodes,
+    replication: nodes === 5 && prng.chance(0.5) ? 5 : 3,
+    faultMs,
+    clients: 3 + prng.below(2),
+    workers: 2 + prng.below(2),
+    starts: Math.ceil((faultMs / 1000) * startsPerSecond),
     programs: Array.from({ length: 1 + prng.below(12) }, () => prng.below(4000)),
     instances: 2 + prng.below(20),
-    delays: {
+    wires: {
+      loss: prng.chance(0.5) ? between(0, 0.3) : 0,
+      duplication: prng.chance(0.4) ? between(0, 0.5) : 0,
       minMs: between(0, prng.chance(0.3) ? 30 : 1),
-      meanMs: prng.chance(0.3) ? between(5, 100) : between(0.1, 5),
-      clogged: prng.chance(0.3) ? between(0, 0.02) : 0,
-      clogMs: between(0, 3000),
+      meanMs: prng.chance(0.3) ? between(30, 100) : between(0.1, 5),
+      clogged: prng.chance(0.4) ? between(0, 0.02) : 0,
+      clogMs: between(0, 5000),
+      capacity: 2 + prng.below(19),
     },
     flushMs: prng.chance(0.2) ? between(5, 60) : between(0.1, 3),
     activationMs: prng.chance(0.2) ? between(5, 100) : between(0.05, 2),
-    driftPpm: between(-200, 200),
+    driftPpm: prng.chance(0.7) ? 200 : 0,
+    offsetMs: prng.chance(0.6) ? 500 : 0,
     orphanGraceMs: between(50, 1500),
     idleMs: between(0, prng.chance(0.5) ? 30 : 4000),
     activitySlots: 1 + prng.below(8),
     runSlots: 2 + prng.below(20),
+    plan: {
+      deadAfterMs: between(4000, 12_000),
+      silentAfterMs: 2000,
+      listenMs: 1500,
+      handOverMs: 3000,
+      settleMs: 1000,
+    },
+    hasReference: prng.chance(0.4),
     timed,
     chances,
   };

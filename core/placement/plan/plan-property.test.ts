@@ -58,7 +58,7 @@ function check(cluster: SimulatedCluster): void {
     if (!cluster.hasQuorum(entry)) continue;
     const wish = entry.shard === 0 ? 5 : view.replicationWanted;
     const size = Math.max(1, odd(Math.min(wish, members(cluster).length)));
-    const told = `shard ${entry.shard} on ${entry.voters}, members ${members(cluster)}, able ${able}`;
+    const told = `shard ${entry.shard} on ${entry.voters.join()}, members ${members(cluster).join()}, able ${able.join()}`;
     if (able.length >= size) {
       expect([told, entry.voters.length, entry.voters.filter((node) => !able.includes(node))]).toEqual([told, size, []]);
       expect([told, new Set(entry.voters.map(zoneOf)).size]).toEqual([told, Math.min(size, zones)]);

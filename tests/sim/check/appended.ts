@@ -1,15 +1,27 @@
 /**
- * What must hold of every event when it is appended, given everything before it in its partition.
+ * What must hold of every event when it is committed, given everything before it in its partition.
  */
 import { bytesEqual, toHex } from "#core/base";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
-import { type JournalEvent, type OpModel, type RunModel, signalNumber, terminalKinds } from "../model.ts";
+import { type JournalEvent, type OpModel, openingKinds, type RunModel, terminalKinds } from "../model.ts";
 import { claim } from "../violation.ts";
 
-export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: number, givenMs: number): void {
+/** Log place of the record that holds the partition's event before. */
+export interface Previous {
+  readonly shard: number;
+  readonly index: number;
+}
+
+/** I9: what a leader appends is not ahead of every clock of the cluster by more than the counter's overflow. */
+export function checkAppended(e: JournalEvent, clockBoundMs: number): void {
+  const told = () => `${e.partition} seq ${e.seq} is at ${e.timeMs}, the highest clock has reached ${clockBoundMs}`;
+  claim("hlcStrictlyIncreases", e.timeMs <= clockBoundMs + 10, told);
+}
+
+export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Previous): void {
   chainAndMmrUnbroken(at, e, previous);
-  hlcStrictlyIncreases(at.model, e, givenMs);
+  hlcStrictlyIncreases(at.model, e);
   exactlyOneTerminalEvent(at.model, e);
   enqueueIdempotent(at.model, e);
   signalsOncePerId(at.model, e);
@@ -21,7 +33,7 @@ export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: numb
 }
 
 /** Each event carries its place and its predecessor's hash; its record names the record before. */
-export function chainAndMmrUnbroken(at: PartitionJournal, e: JournalEvent, previous: number): void {
+export function chainAndMmrUnbroken(at: PartitionJournal, e: JournalEvent, previous: Previous): void {
   const name = "chainAndMmrUnbroken";
   const before = at.events.at(-1);
   const place = `${e.partition} seq ${e.seq}`;
@@ -33,13 +45,13 @@ export function chainAndMmrUnbroken(at: PartitionJournal, e: JournalEvent, previ
   );
   claim(
     name,
-    previous === (before?.index ?? 0),
-    () => `${place} names record ${previous} as its predecessor's, want ${before?.index ?? 0}`,
+    previous.index === (before?.index ?? 0) && (before === undefined || previous.shard === before.shard),
+    () => `${place} names record ${previous.shard}/${previous.index} as its predecessor's, want ${before?.shard}/${before?.index ?? 0}`,
   );
 }
 
-/** I9: time strictly increases in a partition, and is not ahead of the physical clock by more than the counter's overflow. */
-export function hlcStrictlyIncreases(model: RunModel, e: JournalEvent, givenMs: number): void {
+/** I9: time strictly increases in a partition, whoever led when. */
+export function hlcStrictlyIncreases(model: RunModel, e: JournalEvent): void {
   const name = "hlcStrictlyIncreases";
   const { last } = model;
   const follows = last === undefined || e.timeMs > last.timeMs || (e.timeMs === last.timeMs && e.logical > last.logical);
@@ -48,7 +60,6 @@ export function hlcStrictlyIncreases(model: RunModel, e: JournalEvent, givenMs: 
     follows,
     () => `${e.partition} seq ${e.seq} is at ${e.timeMs}.${e.logical}, its predecessor at ${last?.timeMs}.${last?.logical}`,
   );
-  claim(name, e.timeMs <= givenMs + 10, () => `${e.partition} seq ${e.seq} is at ${e.timeMs}, the physical clock has reached ${givenMs}`);
 }
 
 /** I3: a generation ends once, nothing follows its end, and the next one begins only behind it. */
@@ -76,13 +87,11 @@ export function enqueueIdempotent(model: RunModel, e: JournalEvent): void {
   claim("enqueueIdempotent", !e.partition.includes(":wf_") || model.generation === 0, () => `${e.partition} starts a second time`);
 }
 
-/** I17: a numbered signal is received once, and a sender's signals in the order of their numbers. */
+/** I17: a signal that a client sends again, here or there, is received once. */
 export function signalsOncePerId(model: RunModel, e: JournalEvent): void {
-  if (e.event.kind !== Kind.signalReceived) return;
-  const signal = signalNumber(e.event.body.id);
-  if (signal === undefined) return;
-  const last = model.senders.get(signal.sender) ?? 0;
-  claim("signalsOncePerId", signal.number > last, () => `${e.partition} receives ${signal.sender}/${signal.number} behind ${last}`);
+  if (e.event.kind !== Kind.signalReceived || e.event.body.id === "") return;
+  const { id } = e.event.body;
+  claim("signalsOncePerId", !model.signalIds.includes(id), () => `${e.partition} receives ${id} twice, again at seq ${e.seq}`);
 }
 
 const closing: ReadonlySet<number> = new Set([
@@ -93,17 +102,18 @@ const closing: ReadonlySet<number> = new Set([
   Kind.timerFired,
   Kind.timerCancelled,
   Kind.signalWaitCancelled,
+  Kind.signalSettled,
+  Kind.signalSendCancelled,
+  Kind.resultReceived,
+  Kind.resultWaitCancelled,
 ]);
 
 /** Operations are numbered without gaps, and each is finished at most once. */
 export function operationsOnce(model: RunModel, e: JournalEvent): void {
   const { event } = e;
-  if (event.kind === Kind.activityScheduled || event.kind === Kind.timerStarted || event.kind === Kind.signalAwaited) {
-    claim(
-      "operationsOnce",
-      event.body.op === model.ops.size + 1,
-      () => `${e.partition} opens operation ${event.body.op} behind ${model.ops.size}`,
-    );
+  if (openingKinds.has(event.kind)) {
+    const { op } = event.body as { op: number };
+    claim("operationsOnce", op === model.ops.size + 1, () => `${e.partition} opens operation ${op} behind ${model.ops.size}`);
   } else if (closing.has(event.kind)) {
     const o = openOf(model, event.body as { op: number });
     claim(

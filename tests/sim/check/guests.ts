@@ -1,5 +1,6 @@
-/** What must hold of what workflows are told, wherever they run. */
-import { bytesEqual, toHex } from "#core/base";
+/** What must hold of what workflows are told, wherever they run and whoever leads. */
+import { toHex } from "#core/base";
+import { EventKind as Kind } from "#proto";
 import type { Journal } from "../journal.ts";
 import { guestKinds, type JournalEvent } from "../model.ts";
 import { claim } from "../violation.ts";
@@ -8,30 +9,40 @@ const rule = "activationOrder";
 
 /** A run built anew is told its generation from the first event on, without a gap, to the byte. */
 export function checkReplayed(journal: Journal, partition: string, events: readonly Uint8Array[]): JournalEvent[] {
-  const log = journal.of(partition).events;
-  const first = events[0];
-  const from = log.findIndex((e) => first !== undefined && e.bytes.length === first.length && bytesEqual(e.bytes, first));
-  claim(rule, from >= 0, () => `${partition} is built from an event that the log does not hold`);
-  return same(partition, log.slice(from, from + events.length), events);
+  const told = known(journal, partition, events);
+  const [first] = told;
+  claim(rule, first?.kind === Kind.runStarted, () => `${partition} is built from an event of kind ${first?.kind}`);
+  for (const [i, e] of told.entries()) {
+    if (i === 0) continue;
+    claim(rule, journal.before(e) === told[i - 1], () => `${partition} is built with seq ${e.seq} behind seq ${told[i - 1]?.seq}`);
+  }
+  return told;
 }
 
 /** A run that goes on is told the next events that are for it, in log order, none left out. */
-export function checkContinued(journal: Journal, partition: string, lastSeq: number, events: readonly Uint8Array[]): JournalEvent[] {
-  const log = journal.of(partition).events;
-  const next: JournalEvent[] = [];
-  for (let seq = lastSeq + 1; next.length < events.length && seq < log.length; seq++) {
-    const e = log[seq] as JournalEvent;
-    if (guestKinds.has(e.kind)) next.push(e);
+export function checkContinued(
+  journal: Journal,
+  partition: string,
+  last: JournalEvent | undefined,
+  events: readonly Uint8Array[],
+): JournalEvent[] {
+  const told = known(journal, partition, events);
+  let from = last;
+  for (const e of told) {
+    let at = journal.before(e);
+    while (at !== undefined && at !== from && !guestKinds.has(at.kind)) at = journal.before(at);
+    claim(rule, at === from, () => `${partition} is told seq ${e.seq} behind seq ${from?.seq}, and not seq ${at?.seq}`);
+    from = e;
   }
-  return same(partition, next, events);
+  return told;
 }
 
-function same(partition: string, want: readonly JournalEvent[], got: readonly Uint8Array[]): JournalEvent[] {
-  claim(rule, want.length === got.length, () => `${partition} is told ${got.length} events, the log has ${want.length} for it`);
-  for (const [i, e] of want.entries()) {
-    claim(rule, bytesEqual(e.bytes, got[i] as Uint8Array), () => `${partition} is told another event than the log has at seq ${e.seq}`);
-  }
-  return [...want];
+function known(journal: Journal, partition: string, events: readonly Uint8Array[]): JournalEvent[] {
+  return events.map((bytes) => {
+    const e = journal.appendedEvent(bytes);
+    claim(rule, e !== undefined && e.partition === partition, () => `${partition} is told an event that no leader appended to it`);
+    return e;
+  });
 }
 
 /** Equal histories make equal runs, live or replayed, however the events were batched. */

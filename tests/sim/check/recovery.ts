@@ -1,8 +1,6 @@
-/** What must hold of the log and of states after a crash, and at the end. */
+/** What must hold of histories after a crash, and at the end. */
 import { bytesEqual, type Hasher, type Partition, putU64, toHex } from "#core/base";
 import { verifyHistory } from "#core/merkle";
-import type { Run } from "#core/run";
-import type { ShardMachine } from "#core/shard";
 import { digest, nobleHasher } from "../../hashers.ts";
 import type { Journal } from "../journal.ts";
 import { claim } from "../violation.ts";
@@ -18,55 +16,6 @@ export function noAckedEventLost(journal: Journal, acked: readonly Acked[]): voi
       () => `${partition} seq ${seq} was acknowledged and is ${e === undefined ? "gone" : "another event now"}`,
     );
   }
-}
-
-/** I2: the disk holds the bytes that were appended. */
-export function durableBytesUnchanged(journal: Journal, index: number, body: Uint8Array): void {
-  const record = journal.records[index - 1];
-  claim(
-    "noAckedEventLost",
-    record !== undefined && bytesEqual(record.body, body),
-    () => `record ${index} on the disk is not the one that was appended`,
-  );
-}
-
-/** I7: the states of two machines are the same, to the byte. */
-export function snapshotPlusTailEqualsFullReplay(
-  got: ReadonlyMap<string, Uint8Array>,
-  want: ReadonlyMap<string, Uint8Array>,
-  describe: (state: Uint8Array) => string,
-): void {
-  const name = "snapshotPlusTailEqualsFullReplay";
-  for (const [partition, state] of want) {
-    const other = got.get(partition);
-    claim(name, other !== undefined, () => `${partition} is missing`);
-    claim(name, bytesEqual(state, other), () => `${partition} differs:\n  got  ${describe(other)}\n  want ${describe(state)}`);
-  }
-  for (const partition of got.keys()) claim(name, want.has(partition), () => `${partition} is not in the log`);
-}
-
-/** I7 again, without the codec: what is in memory is the same, field by field. */
-export function sameRuns(got: ShardMachine, want: ShardMachine): void {
-  const wanted = new Map([...want.liveRuns()].map((live) => [live.partition, live.run]));
-  for (const { partition, run } of got.liveRuns()) {
-    const other = wanted.get(partition);
-    if (other === undefined || run.generation === 0) continue;
-    claim(
-      "snapshotPlusTailEqualsFullReplay",
-      told(run) === told(other),
-      () => `${partition} differs in memory:\n  got  ${told(run)}\n  want ${told(other)}`,
-    );
-  }
-}
-
-/** All fields by name, bytes as hex. A field that is missing and one that is undefined are the same. */
-function told(run: Run): string {
-  return JSON.stringify(run, (_, value: unknown) => {
-    if (value instanceof Map) return [...value];
-    if (value instanceof Uint8Array) return toHex(value);
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-    return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
-  });
 }
 
 /** I8: each history verifies from its bytes alone, and its range has the peaks that the shard says. */

@@ -1,4 +1,4 @@
-/** What must hold of everything that leaves the server, at the moment it leaves. */
+/** What must hold of everything that leaves a leader, at the moment it leaves: it rests on what is committed. */
 import type { Reply } from "#core/base";
 import { bytesEqual } from "#core/base";
 import type { Command } from "#core/shard";
@@ -16,14 +16,13 @@ export interface Acked {
 
 export interface ReplyContext {
   readonly journal: Journal;
-  readonly durableIndex: number;
   readonly acked: Acked[];
 }
 
 const rule = "dispatchImpliesCommitted";
 
 /** The reply rests on durable events only, and says what they say. */
-export function checkReply(ctx: ReplyContext, command: Command, reply: Reply, cause: JournalEvent | undefined): void {
+export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): void {
   const partition = `run/${command.run}`;
   const at = ctx.journal.of(partition);
   switch (reply.kind) {
@@ -47,11 +46,13 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply, ca
       return resultsDelivered(ctx, partition, reply.generation, reply.outcome);
     case "resumed":
     case "done":
-      return ack(ctx, partition, cause, command.kind);
+      return ack(ctx, partition, causeOf(ctx.journal, command, reply), command.kind);
     case "queried":
-      return queryRestsOnDurable(ctx, partition, reply.result?.data);
+      return queryRestsOnCommitted(ctx, partition, reply.result?.data);
     case "rejected":
-      return refusalRestsOnDurable(ctx, command, reply.rejection.reject, cause);
+      return refusalRestsOnCommitted(ctx, command, reply);
+    case "enveloped":
+      return;
   }
 }
 
@@ -59,11 +60,7 @@ const signalOf = (events: readonly JournalEvent[], id: string) =>
   events.find((e) => e.event.kind === Kind.signalReceived && e.event.body.id === id);
 
 function ack(ctx: ReplyContext, partition: string, e: JournalEvent | undefined, what: string): void {
-  claim(
-    rule,
-    e !== undefined && e.index <= ctx.durableIndex,
-    () => `${partition} acknowledges ${what} at index ${e?.index}, durable is ${ctx.durableIndex}`,
-  );
+  claim(rule, e !== undefined, () => `${partition} acknowledges ${what}, which is not committed`);
   ctx.acked.push({ partition, seq: e.seq, hash: e.hash });
 }
 
@@ -93,69 +90,68 @@ export function resultsDelivered(ctx: ReplyContext, partition: string, generatio
 }
 
 /** An answer shows nothing that could still be lost. */
-export function queryRestsOnDurable(ctx: ReplyContext, partition: string, data: Uint8Array | undefined): void {
+export function queryRestsOnCommitted(ctx: ReplyContext, partition: string, data: Uint8Array | undefined): void {
   const { seen } = JSON.parse(new TextDecoder().decode(data)) as { seen: number };
   const e = ctx.journal.of(partition).events[seen];
-  claim(rule, e !== undefined && e.index <= ctx.durableIndex, () => `${partition} answers a query as of seq ${seen}, which is not durable`);
+  claim(rule, e !== undefined, () => `${partition} answers a query as of seq ${seen}, which is not committed`);
 }
 
 const endings: ReadonlySet<number> = new Set(Object.values(endKinds));
 
-/** The event that a reply rests on, looked up when it is decided; undefined = none, or it is found by what the reply says. */
+/** The committed event that a reply rests on; undefined = none, or it is found by what the reply says. */
 export function causeOf(journal: Journal, command: Command, reply: Reply): JournalEvent | undefined {
   const { events } = journal.of(`run/${command.run}`);
   const latest = (...kinds: number[]) => events.findLast((e) => kinds.includes(e.kind));
   if (reply.kind === "resumed") return latest(Kind.runResumed);
   if (reply.kind === "done") return latest(command.kind === "cancel" ? Kind.cancelRequested : Kind.runTerminated);
-  if (reply.kind !== "rejected") return undefined;
-  const { reject } = reply.rejection;
-  if (reject === "RUN_CLOSED") return events.findLast((e) => endings.has(e.kind));
-  if (reject === "INSTANCE_LIVE" || reject === "IDEMPOTENCY_CONFLICT") return latest(Kind.runStarted);
-  return reject === "RUN_BLOCKED" ? latest(Kind.runBlocked) : undefined;
+  return undefined;
 }
 
-/** A refusal for what a run has become is true of the durable log. */
-export function refusalRestsOnDurable(ctx: ReplyContext, command: Command, reject: string, cause: JournalEvent | undefined): void {
-  const told = () => `${command.run} is refused with ${reject} for the event at index ${cause?.index}, durable is ${ctx.durableIndex}`;
-  if (cause !== undefined) claim(rule, cause.index <= ctx.durableIndex, told);
-  const { model } = ctx.journal.of(`run/${command.run}`);
+/** A refusal for what a run has become is true of the committed log. */
+export function refusalRestsOnCommitted(ctx: ReplyContext, command: Command, reply: Extract<Reply, { kind: "rejected" }>): void {
+  const { events, model } = ctx.journal.of(`run/${command.run}`);
+  const { reject } = reply.rejection;
+  const rests = (holds: boolean) => claim(rule, holds, () => `${command.run} is refused with ${reject}, for which nothing is committed`);
+  if (reject === "RUN_CLOSED") rests(events.some((e) => endings.has(e.kind)));
+  if (reject === "INSTANCE_LIVE" || reject === "IDEMPOTENCY_CONFLICT") rests(events.some((e) => e.kind === Kind.runStarted));
+  if (reject === "RUN_BLOCKED") rests(events.some((e) => e.kind === Kind.runBlocked));
   if (reject === "RUN_NOT_FOUND")
     claim("noAckedEventLost", model.generation === 0, () => `${command.run} is not found, though it has generation ${model.generation}`);
 }
 
-/** I4, as seen by workers: each token leaves once, they only grow, and its events are durable. */
+/** I4, as seen by workers: under one epoch each token leaves once, they only grow, and their events are committed. */
 export class TokenLedger {
-  private readonly newest = new Map<string, { readonly attempt: number; readonly delivery: number }>();
+  private readonly newest = new Map<string, TaskToken>();
 
-  /** A task leaves the server at `nowMs` of the node's clock. */
-  check(ctx: ReplyContext, token: TaskToken, nowMs: number): void {
+  /** A task leaves a leader. `clockBoundMs`: no clock of the cluster is above. Returns whether a later leader has offered it already. */
+  check(ctx: ReplyContext, token: TaskToken, clockBoundMs: number): boolean {
     const key = `${token.run}#${token.generation}.${token.op}`;
     const before = this.newest.get(key);
+    // Who was deposed and does not know it yet: its workers, or the fence, refuse it.
+    if (before !== undefined && before.epoch > token.epoch) return true;
     const isNewer =
       before === undefined || token.attempt > before.attempt || (token.attempt === before.attempt && token.delivery > before.delivery);
     claim(
       "staleTokenNeverCommits",
       isNewer,
-      () => `${key} is given out as ${token.attempt}.${token.delivery} after ${before?.attempt}.${before?.delivery}`,
+      () =>
+        `${key} is given out as ${token.attempt}.${token.delivery} under epoch ${token.epoch} after ${before?.attempt}.${before?.delivery} under ${before?.epoch}`,
     );
     this.newest.set(key, token);
     const { model } = ctx.journal.of(`run/${token.run}`);
     const o = model.ops.get(token.op);
     if (model.generation !== token.generation || o === undefined) {
       claim(rule, model.generation > token.generation, () => `${key} is given out, but the log holds no such operation`);
-      return;
+      return false;
     }
-    if (o.attempt !== token.attempt || o.delivery !== token.delivery) {
-      const isOld = o.attempt > token.attempt || (o.attempt === token.attempt && o.delivery > token.delivery);
-      claim(rule, isOld, () => `${key} is given out as ${token.attempt}.${token.delivery}, the log has ${o.attempt}.${o.delivery}`);
-      return;
-    }
-    claim(
-      rule,
-      o.sinceIndex <= ctx.durableIndex,
-      () => `${key} is given out before index ${o.sinceIndex} is durable (${ctx.durableIndex})`,
-    );
-    if (token.attempt > 1)
-      claim("retriesFollowPolicy", nowMs >= o.dueMs, () => `${key} attempt ${token.attempt} leaves at ${nowMs}, due at ${o.dueMs}`);
+    const isOld = o.attempt > token.attempt || (o.attempt === token.attempt && o.delivery >= token.delivery);
+    claim(rule, isOld, () => `${key} is given out as ${token.attempt}.${token.delivery}, committed is ${o.attempt}.${o.delivery}`);
+    if (token.attempt > 1 && o.attempt === token.attempt)
+      claim(
+        "retriesFollowPolicy",
+        clockBoundMs >= o.dueMs,
+        () => `${key} attempt ${token.attempt} leaves at ${clockBoundMs}, due at ${o.dueMs}`,
+      );
+    return false;
   }
 }
