@@ -348,4 +348,4 @@ test("a projecting process killed with -9 at any commit goes on to the same rows
   survivor.close();
   fresh.close();
   await opened.close();
-}, 20_000);
+}, 90_000);

@@ -126,7 +126,7 @@ function impatience(sim: Simulation): void {
 }
 
 function compare(sim: Simulation): void {
-  sim.schedule.after(2000 + sim.prng.below(4000), () => {
+  sim.schedule.after(5000 + sim.prng.below(10_000), () => {
     sim.compareReplicas();
     if (sim.isFaulty) compare(sim);
   });

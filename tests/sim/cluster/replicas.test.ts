@@ -102,11 +102,11 @@ test("a shard splits and merges, and no run is lost", () => {
   const names = Array.from({ length: 60 }, (_, i) => `r${i}`);
   for (const name of names) start(cluster, name);
   const at = 2 ** 47;
-  const from = cluster.schedule.nowMs;
+  const splitFrom = cluster.schedule.nowMs;
   cluster.ask({ kind: "want-split", shard: firstDataShard, at });
   const child = asShardId(2);
   cluster.runUntil(() => [...cluster.nodes.values()].some((node) => node.led.has(child)), 5000, "the child is led");
-  console.log("split took", cluster.schedule.nowMs - from);
+  expect(cluster.schedule.nowMs - splitFrom).toBeLessThan(50);
   for (const name of names) expect(cluster.describe(`default:${name}`)?.size).toBe(1);
   for (const name of names.slice(0, 20)) start(cluster, `${name}-more`);
   cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
@@ -120,7 +120,7 @@ test("a shard splits and merges, and no run is lost", () => {
     5000,
     "merged",
   );
-  console.log("merge took", cluster.schedule.nowMs - mergeFrom);
+  expect(cluster.schedule.nowMs - mergeFrom).toBeLessThan(50);
   for (const name of names) expect(cluster.describe(`default:${name}`)?.size).toBe(1);
   for (const name of names.slice(0, 20)) start(cluster, `${name}-again`);
   cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
