@@ -11,11 +11,13 @@ export class FaultyDisk implements LogDisk {
   holds: (count: number) => boolean = () => false;
   private readonly held: (() => void)[] = [];
   /** Told of each write before it is made. */
-  watch: (count: number, at: number) => void = () => {};
+  watch: (count: number, at: number, fd: number) => void = () => {};
+  /** Told of each sync before it is made. */
+  watchSync: () => void = () => {};
 
   write(fd: number, bytes: Uint8Array, from: number, count: number, at: number, done: (error: DiskError, count: number) => void): void {
     this.writes++;
-    this.watch(count, at);
+    this.watch(count, at, fd);
     const code = this.isBroken ? "EIO" : this.isFull ? "ENOSPC" : undefined;
     if (code !== undefined) setImmediate(() => done(Object.assign(new Error(`${code}: injected`), { code }), 0));
     else {
@@ -31,6 +33,7 @@ export class FaultyDisk implements LogDisk {
   }
 
   sync(fd: number, done: (error: DiskError) => void): void {
+    this.watchSync();
     realDisk.sync(fd, done);
   }
 }

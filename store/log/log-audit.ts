@@ -3,10 +3,11 @@
  * an audit needs.
  *
  * Sidecars are not believed and nothing is taken as checked: every record's checksum is computed
- * again. What may be a torn tail is told and left in place.
+ * again. What may be a torn tail is told and left in place. That a trimmed log does not begin with
+ * its first file is no damage; that a file is missing behind where it says that it begins is.
  */
 import fs from "node:fs";
-import { asIndex, asShardId, asTerm } from "#core/base";
+import { asIndex, asShardId, asTerm, HopError, noBytes } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
 import { FrameWalk, walkSync } from "./frame-walk.ts";
 import type { LogRecord } from "./log-store.ts";
@@ -16,16 +17,22 @@ import {
   type FrameFault,
   FrameKind,
   isFault,
+  isMoved,
   isRebase,
   isRecord,
+  type Origin,
+  originOf,
   placedHead,
   readFrame,
+  recordBody,
   viewOf,
 } from "./record-frame.ts";
 import { type Piece, piecesOf } from "./record-places.ts";
-import { damaged, type Found, isZero, listSegments, readRange, refuseIfAcknowledged, type TornTail } from "./recovery.ts";
+import { damaged, type Found, isZero, listSegments, missingSegment, readRange, refuseIfAcknowledged, type TornTail } from "./recovery.ts";
 import { headerBytes, type Segment } from "./segment-file.ts";
 import { SegmentIndex, type Span } from "./segment-index.ts";
+import { foldShard } from "./shard-fold.ts";
+import { firstSegmentOf } from "./trimming.ts";
 
 /** A record and where it is; the body is a view that is valid until the next one is asked for. */
 export interface PlacedRecord extends LogRecord {
@@ -54,29 +61,66 @@ interface FoundFrame {
   readonly span: Span | undefined;
 }
 
+/** A copy out of a trimmed segment. */
+interface FoundCopy {
+  readonly found: FoundFrame & { readonly span: Span };
+  readonly origin: Origin;
+}
+
 /**
- * The records of the log in `dir` that hold events, in the order in which they were written: each
- * that a read would find, and none that a later one overwrote. Returns the tail that a crash may
+ * The records of the log in `dir` that hold events, in the order in which they were written at first:
+ * each that a read would find, and none that a later one overwrote or that is released. Returns the tail that a crash may
  * have torn, if there is one. Throws `CorruptionError` at the first damage; where `onDamage` takes
  * it, goes on behind it with the next record that is whole.
  */
 export function* auditLog(dir: string, onDamage?: (damage: LogDamage) => void): Generator<PlacedRecord, TornTail | undefined> {
-  const found = new FoundSpans(survey(dir));
-  const frames = auditFrames(dir, onDamage);
+  const { segments, copies } = survey(dir);
+  const first = firstSegmentOf(segments);
+  const begins = segments[0]?.header.number;
+  if (begins !== undefined && begins > first) {
+    const error = missingSegment(dir, first, begins);
+    if (onDamage === undefined) throw error;
+    onDamage({ error, bytes: noBytes });
+  }
+  const found = new FoundSpans(segments.filter(({ header }) => header.number >= first));
+  // Their segments were the oldest ones: what they held is older than all that is there.
+  for (const { found: copy } of copies) if (found.has(copy, copy.span)) yield placed(readAgain(copy));
+  const frames = auditFrames(dir, first, onDamage);
   for (let step = frames.next(); ; step = frames.next()) {
     if (step.done === true) return step.value;
-    const { segment, frame, span } = step.value;
-    if (span === undefined || entryKindOf(frame.kind) !== "data" || !found.has(step.value, span)) continue;
-    const { shard, index, term, offset, body } = frame;
-    yield { shard: asShardId(shard), index: asIndex(index), term: asTerm(term), kind: "data", body, file: segment.path, offset };
+    const { frame, span } = step.value;
+    if (span === undefined || isMoved(frame.kind) || entryKindOf(frame.kind) !== "data" || !found.has(step.value, span)) continue;
+    yield placed(step.value);
   }
 }
 
+function placed({ segment, frame }: FoundFrame): PlacedRecord {
+  const { shard, index, term, offset } = frame;
+  const where = { file: segment.path, offset };
+  return { shard: asShardId(shard), index: asIndex(index), term: asTerm(term), kind: "data", body: recordBody(frame), ...where };
+}
+
+/** The copy with its bytes: they were not kept. */
+function readAgain(copy: FoundFrame): FoundFrame {
+  const { segment, frame } = copy;
+  const bytes = readRange(segment.path, frame.offset, frame.end);
+  const again = readFrame(bytes, 0, bytes.length, frame.offset, frame.end, segment.header);
+  if (typeof again === "number" || isFault(again))
+    throw new HopError("STORE_UNAVAILABLE", `Cannot audit ${segment.path}: it changes meanwhile`);
+  return { ...copy, frame: again };
+}
+
 /** What all segments together hold, as far as it can be read: which records count is known at the log's end only. */
-function survey(dir: string): Segment[] {
+function survey(dir: string): { readonly segments: Segment[]; readonly copies: FoundCopy[] } {
   const segments = new Set<Segment>();
-  for (const { segment } of auditFrames(dir, () => {})) segments.add(segment);
-  return [...segments];
+  const copies: FoundCopy[] = [];
+  for (const { segment, frame, span } of auditFrames(dir, 0, () => {})) {
+    segments.add(segment);
+    if (span === undefined || !isMoved(frame.kind) || entryKindOf(frame.kind) !== "data") continue;
+    copies.push({ found: { segment, frame: { ...frame, body: noBytes }, span }, origin: originOf(frame, segment.header.number) });
+  }
+  copies.sort(({ origin: a }, { origin: b }) => a.segment - b.segment || a.offset - b.offset);
+  return { segments: [...segments], copies };
 }
 
 /** Which indexes of each span a read would find there. */
@@ -92,7 +136,9 @@ class FoundSpans {
   has({ segment, frame }: FoundFrame, span: Span): boolean {
     let ofShard = this.pieces.get(frame.shard);
     if (ofShard === undefined) {
-      const everywhere = piecesOf(this.segments, frame.shard, { from: 0, end: Number.POSITIVE_INFINITY });
+      const { base, released } = foldShard(this.segments, frame.shard);
+      const end = Number.POSITIVE_INFINITY;
+      const everywhere = piecesOf(this.segments, frame.shard, { from: 0, end }, { base: base.index, end, released });
       ofShard = Map.groupBy(everywhere, (piece) => keyOf(piece.segment, piece.span));
       this.pieces.set(frame.shard, ofShard);
     }
@@ -103,9 +149,10 @@ class FoundSpans {
 
 const keyOf = ({ header }: Segment, { number }: Span) => `${header.number}/${number}`;
 
-/** Every whole frame of the log. */
-function* auditFrames(dir: string, onDamage?: (damage: LogDamage) => void): Generator<FoundFrame, TornTail | undefined> {
-  const { found, headless } = listSegments(dir);
+/** Every whole frame of the log from segment `first` on. */
+function* auditFrames(dir: string, first: number, onDamage?: (damage: LogDamage) => void): Generator<FoundFrame, TornTail | undefined> {
+  const { found: all, headless } = listSegments(dir);
+  const found = all.filter(({ header }) => header.number >= first);
   const audit: Audit = { last: new Map(), gaps: new Set(), onDamage };
   for (const [i, one] of found.entries()) {
     const segment: Segment = { ...one, index: new SegmentIndex(), end: headerBytes };

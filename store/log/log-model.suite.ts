@@ -9,6 +9,7 @@
 import { expect } from "bun:test";
 import { asIndex, asShardId, asTerm, Prng } from "#core/base";
 import type { EntryKind, HardState, LogBase, LogEntry, LogStore } from "./log-store.ts";
+import { ReleasedError } from "./released-error.ts";
 
 interface ModelEntry {
   readonly index: number;
@@ -23,6 +24,7 @@ type Frame = { readonly shard: number } & (
   | { readonly op: "entry" | "archive"; readonly entry: Omit<ModelEntry, "frame"> }
   | { readonly op: "state"; readonly state: HardState }
   | { readonly op: "base"; readonly base: LogBase }
+  | { readonly op: "compact" | "release"; readonly index: number }
   | { readonly op: "remove" }
 );
 
@@ -31,6 +33,7 @@ interface ModelShard {
   log: ModelEntry[];
   state: HardState;
   isRemoved: boolean;
+  released: number;
   /** Of elsewhere, and of before a base; the newest wins. */
   readonly archive: Map<number, ModelEntry>;
   readonly retired: Map<number, ModelEntry>;
@@ -60,6 +63,7 @@ export class LogModel {
         log: [],
         state: noState,
         isRemoved: false,
+        released: 0,
         archive: new Map(),
         retired: new Map(),
       });
@@ -93,12 +97,19 @@ export class LogModel {
     const now = this.fold().get(shard) as ModelShard;
     const last = now.log.at(-1)?.index ?? now.base.index;
     const pick = prng.below(100);
-    if (pick < 55) {
+    if (pick < 45) {
       if (now.isRemoved || last >= indexMax) return;
       const span = last - now.base.index;
       const index = span > 0 && prng.chance(0.2) ? last + 1 - prng.below(span) : last + 1;
       this.write(log, shard, now, index);
-    } else if (pick < 75) {
+    } else if (pick < 51) {
+      const durable = log.durableIndex(id);
+      if (durable <= now.base.index) return;
+      const index = asIndex(now.base.index + 1 + prng.below(durable - now.base.index));
+      this.add({ shard, op: "compact", index });
+      log.compact(id, index);
+    } else if (pick < 57) this.release(log, shard, now);
+    else if (pick < 75) {
       const term = asTerm(now.state.term + prng.below(2));
       const vote = term > now.state.term || now.state.vote === 0 ? prng.below(4) : now.state.vote;
       this.add({ shard, op: "state", state: { term, vote, commit: asIndex(last) } });
@@ -112,6 +123,15 @@ export class LogModel {
       log.remove(id);
     } else if (pick < 96) this.ingest(log, shard);
     else log.setReplicated(id, prng.chance(0.5));
+  }
+
+  /** Up to the base, or anywhere where there is no log. */
+  private release(log: LogStore, shard: number, now: ModelShard): void {
+    const limit = now.isRemoved ? indexMax : now.base.index;
+    const through = asIndex(now.released + this.prng.below(Math.max(limit - now.released, 0) + 1));
+    if (through === now.released) return;
+    this.add({ shard, op: "release", index: through });
+    log.release(asShardId(shard), through);
   }
 
   private write(log: LogStore, shard: number, now: ModelShard, first: number): void {
@@ -135,7 +155,8 @@ export class LogModel {
     const records: LogEntry[] = [];
     let index = 1 + this.prng.below(indexMax);
     for (let i = 0; i <= this.prng.below(4); i++) {
-      records.push({ index: asIndex(index), term: asTerm(1), kind: "data", data: this.body(`archive ${shard}/${index}`) });
+      const kind = this.prng.chance(0.2) ? "config" : "data";
+      records.push({ index: asIndex(index), term: asTerm(1), kind, data: this.body(`archive ${shard}/${index}`) });
       index += 1 + this.prng.below(2);
     }
     for (const entry of records) this.add({ shard, op: "archive", entry: { ...entry, text: text(entry.data) } });
@@ -163,6 +184,15 @@ function apply(shard: ModelShard, frame: Frame, number: number): void {
     case "state":
       shard.state = frame.state;
       return;
+    case "release":
+      shard.released = frame.index;
+      return;
+    case "compact": {
+      const last = shard.log.findIndex((entry) => entry.index === frame.index);
+      shard.base = { ...shard.base, index: frame.index, term: (shard.log[last] as ModelEntry).term };
+      for (const entry of shard.log.splice(0, last + 1)) shard.retired.set(entry.index, entry);
+      return;
+    }
     default:
       for (const entry of shard.log) shard.retired.set(entry.index, entry);
       shard.log = [];
@@ -173,7 +203,9 @@ function apply(shard: ModelShard, frame: Frame, number: number): void {
 
 /** What reads find at an index. */
 function found(shard: ModelShard, index: number): ModelEntry | undefined {
-  return shard.log.find((entry) => entry.index === index) ?? shard.archive.get(index) ?? shard.retired.get(index);
+  const own = shard.log.find((entry) => entry.index === index);
+  if (own !== undefined || index <= shard.released) return own;
+  return shard.archive.get(index) ?? shard.retired.get(index);
 }
 
 /** What a store says of its shards without reading. */
@@ -183,18 +215,27 @@ export function facts(log: LogStore): unknown {
     const first = log.firstIndex(shard);
     const terms: unknown[] = [];
     for (let index = 0; index <= indexMax + 6; index++) terms.push(log.term(shard, asIndex(index)) ?? "-");
-    return [number, first, log.lastIndex(shard), log.base(shard), log.hardState(shard), log.isRemoved(shard), terms.join()];
+    return [
+      number,
+      first,
+      log.lastIndex(shard),
+      log.base(shard),
+      log.hardState(shard),
+      log.isRemoved(shard),
+      log.released(shard),
+      terms.join(),
+    ];
   });
 }
 
 export function factsOf(model: Map<number, ModelShard>): unknown {
-  return [...model].map(([number, { base, log, state, isRemoved }]) => {
+  return [...model].map(([number, { base, log, state, isRemoved, released }]) => {
     const terms: unknown[] = [];
     for (let index = 0; index <= indexMax + 6; index++) {
       terms.push(index === base.index ? base.term : (log.find((entry) => entry.index === index)?.term ?? "-"));
     }
     const last = log.at(-1)?.index ?? base.index;
-    return [number, base.index + 1, last, { index: base.index, term: base.term }, state, isRemoved, terms.join()];
+    return [number, base.index + 1, last, { index: base.index, term: base.term }, state, isRemoved, released, terms.join()];
   });
 }
 
@@ -239,10 +280,11 @@ export async function checkReads(log: LogStore, model: LogModel, prng: Prng): Pr
       const want = found(shard, index);
       const got = await log.read(id, asIndex(index)).then(
         ({ body, ...rest }) => show({ ...rest, data: body }),
-        (error: Error) => error.message,
+        (error: Error) => (error instanceof ReleasedError ? "released" : error.message),
       );
       const nothing = `Cannot read record ${index} of shard ${number}: the log does not hold it durably`;
-      expect([number, index, got]).toEqual([number, index, want === undefined ? nothing : showModel(want)]);
+      const otherwise = index <= shard.released ? "released" : nothing;
+      expect([number, index, got]).toEqual([number, index, want === undefined ? otherwise : showModel(want)]);
       if (want !== undefined && !(isLive && index > last)) wanted.push(showModel(want));
     }
     const scanned: string[] = [];

@@ -4,6 +4,7 @@ import { asIndex, asShardId, asTerm, type Index, Prng } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
 import { checkDurable, checkEntries, checkReads, facts, factsOf, LogModel, prefixOf } from "./log-model.suite.ts";
 import type { LogStore } from "./log-store.ts";
+import { ReleasedError } from "./released-error.ts";
 
 export interface LogHarness {
   open(): Promise<LogStore>;
@@ -137,6 +138,102 @@ export function logStoreSuite(name: string, make: () => LogHarness): void {
       await log.close();
       log = await harness.open();
       expect(await texts(log)).toEqual(["1/3 one"]);
+    });
+
+    test("a compacted log keeps what is above, and reads go on below", async () => {
+      let log = await open();
+      for (let i = 1; i <= 5; i++) await commit(log, i, `entry ${i}`);
+      log.compact(shard, asIndex(3));
+      const check = async () => {
+        expect([log.base(shard), log.firstIndex(shard), log.lastIndex(shard)]).toEqual([
+          { index: asIndex(3), term: asTerm(3) },
+          asIndex(4),
+          asIndex(5),
+        ]);
+        expect([log.term(shard, asIndex(2)), log.term(shard, asIndex(3)), log.term(shard, asIndex(4))]).toEqual([
+          undefined,
+          asTerm(3),
+          asTerm(3),
+        ]);
+        expect(log.entries(shard, asIndex(4), asIndex(6), 1e6).map(({ index }) => index as number)).toEqual([4, 5]);
+        expect(() => log.entries(shard, asIndex(3), asIndex(6), 1e6)).toThrow("has entries 4 to 5");
+        expect(await texts(log)).toEqual(["1/3 entry 1", "2/3 entry 2", "3/3 entry 3", "4/3 entry 4", "5/3 entry 5"]);
+      };
+      await check();
+      await log.close();
+      log = await harness.open();
+      await check();
+      await commit(log, 5, "again");
+      expect(await texts(log, 4)).toEqual(["4/3 entry 4", "5/3 again"]);
+    });
+
+    test("released records are told from damaged and missing ones, also after a restart", async () => {
+      let log = await open();
+      for (let i = 1; i <= 5; i++) await commit(log, i, `entry ${i}`);
+      log.ingestArchive(other, [{ index: asIndex(7), term: asTerm(1), kind: "data", data: new Uint8Array([55]) }]);
+      log.compact(shard, asIndex(4));
+      log.release(shard, asIndex(2));
+      // Of a shard without a log anything is archive.
+      log.release(other, asIndex(6));
+      const check = async () => {
+        expect([log.released(shard), log.released(other), log.shards().includes(other)]).toEqual([asIndex(2), asIndex(6), false]);
+        const error = await log.read(shard, asIndex(2)).catch((e: unknown) => e);
+        expect(error).toBeInstanceOf(ReleasedError);
+        expect(error).toMatchObject({ shard, index: asIndex(2), released: asIndex(2) });
+        expect((await log.read(shard, asIndex(3))).index).toBe(asIndex(3));
+        await expect(log.read(shard, asIndex(6))).rejects.toThrow("does not hold it durably");
+        expect([await texts(log), await texts(log, 1, other)]).toEqual([["3/3 entry 3", "4/3 entry 4", "5/3 entry 5"], ["7/1 7"]]);
+      };
+      log.kick(true);
+      await untilDurable(log, () => log.durablePosition() === log.position());
+      await check();
+      await log.close();
+      log = await harness.open();
+      await check();
+    });
+
+    test("only archive is released, and a log begins behind a durable record only", async () => {
+      const log = await open();
+      for (let i = 1; i <= 3; i++) await commit(log, i, `${i}`);
+      append(log, 4, "not durable");
+      expect(() => log.compact(shard, asIndex(4))).toThrow("begins behind a durable record: 1 to 3, got 4");
+      log.compact(shard, asIndex(2));
+      expect(() => log.compact(shard, asIndex(1))).toThrow("3 to 3, got 1");
+      expect(() => log.release(shard, asIndex(3))).toThrow("only archive is released: the log of shard 1 begins behind 2, got 3");
+      log.release(shard, asIndex(2));
+      const position = log.position();
+      log.compact(shard, asIndex(2));
+      log.release(shard, asIndex(1));
+      expect([log.position(), log.released(shard)]).toEqual([position, asIndex(2)]);
+    });
+
+    test("a log that begins again below what was released is read, and goes to the sealed tier where it ends", async () => {
+      const log = await open();
+      for (let i = 1; i <= 3; i++) await commit(log, i, `old ${i}`);
+      log.remove(shard);
+      log.release(shard, asIndex(3));
+      log.setBase(shard, asIndex(1), asTerm(2));
+      await commit(log, 2, "new 2");
+      expect(await texts(log)).toEqual(["2/3 new 2"]);
+      await expect(log.read(shard, asIndex(3))).rejects.toBeInstanceOf(ReleasedError);
+      log.compact(shard, asIndex(2));
+      await expect(log.read(shard, asIndex(2))).rejects.toBeInstanceOf(ReleasedError);
+    });
+
+    test("usage tells what is of use, by shard", async () => {
+      const log = await open();
+      for (let i = 1; i <= 4; i++) await commit(log, i, "x".repeat(100));
+      await commit(log, 1, "y", other);
+      const before = log.usage();
+      log.compact(shard, asIndex(4));
+      log.release(shard, asIndex(4));
+      log.kick(true);
+      await untilDurable(log, () => log.durablePosition() === log.position());
+      const after = log.usage();
+      expect(new Set(before.shards.keys())).toEqual(new Set([shard, other]));
+      expect([...after.shards.keys()]).toEqual([other]);
+      expect(before.liveBytes - after.liveBytes).toBeGreaterThanOrEqual(400);
+      expect(after.bytes).toBeGreaterThanOrEqual(after.liveBytes);
     });
 
     test("a full disk acknowledges nothing, and the log goes on when there is space", async () => {

@@ -8,7 +8,8 @@
  *
  * A shard's **log** is what follows its base. What the files hold of it besides is **archive**:
  * what the log was before a newer base, what a replica held that is gone, and what `ingestArchive`
- * brought. Archive is read like the log, and is no part of it.
+ * brought. Archive is read like the log, and is no part of it. Archive that is **released** is of
+ * no use here any more, as it is durable elsewhere: its files go.
  */
 import type { Index, LogWriter, ShardId, Term } from "#core/base";
 import type { Writer } from "#proto";
@@ -46,6 +47,19 @@ export interface LogBase {
   readonly term: Term;
 }
 
+/** What the log takes of its disk. */
+export interface LogUsage {
+  /** Of its files, with what is prepared for later. */
+  readonly bytes: number;
+  /** Of records that are not released, about. */
+  readonly liveBytes: number;
+  /** `liveBytes` by shard; those without any are left out. */
+  readonly shards: ReadonlyMap<ShardId, number>;
+  /** What forgetting cost and brought in this life of the log: bytes of records that were written again, and of files that went. */
+  readonly movedBytes: number;
+  readonly trimmedBytes: number;
+}
+
 /** What is known of the shards without reading: it answers at once, for what was appended if not said otherwise. */
 export interface LogView {
   /** Shards that the log knows, those of removed replicas included. */
@@ -59,6 +73,10 @@ export interface LogView {
   durableIndex(shard: ShardId): Index;
   /** Term of a record of the log, or of its base; undefined where the log has no such record. */
   term(shard: ShardId, index: Index): Term | undefined;
+  /** Archive of the shard up to this index is released; 0 = none. */
+  released(shard: ShardId): Index;
+  /** Takes time with the number of segments and shards, and reads nothing. */
+  usage(): LogUsage;
   /** The newest appended one; zeros where there is none. */
   hardState(shard: ShardId): HardState;
   /** The replica is gone from this node, and its hard state kept. */
@@ -80,6 +98,16 @@ export interface LogStore extends LogWriter, LogView {
   setHardState(shard: ShardId, state: HardState): void;
   /** The shard's log is empty from here on, and begins behind `index`: what it held is archive. A removed shard comes back so. */
   setBase(shard: ShardId, index: Index, term: Term): void;
+  /**
+   * The shard's log begins behind `index`, a durable one of its records, and goes on with what it has
+   * above; what it held up to there is archive.
+   */
+  compact(shard: ShardId, index: Index): void;
+  /**
+   * Records of the shard's archive with index ≤ `through`, which is not above its log's base, are of no
+   * use here any more, as they are durable elsewhere; those that become archive later included.
+   */
+  release(shard: ShardId, through: Index): void;
   /** The replica is gone: its log is archive, and its hard state is kept so that it never votes twice. */
   remove(shard: ShardId): void;
   /**
@@ -112,9 +140,16 @@ export interface LogStore extends LogWriter, LogView {
   onDurable: () => void;
   /** Called once when the log can take no more: nothing unacknowledged may be acknowledged. */
   onPoison: (cause: Error) => void;
-  /** One durable record, of the log or of the archive. Rejects with `CorruptionError` (which names file and offset) where its bytes are damaged. */
+  /**
+   * One durable record, of the log or of the archive. Rejects with `CorruptionError` (which names file
+   * and offset) where its bytes are damaged, and with `ReleasedError` where it is archive that is released.
+   */
   read(shard: ShardId, index: Index): Promise<LogRecord>;
-  /** Durable records of a shard with index in [from, end), in order; indexes that neither log nor archive has are left out. */
+  /**
+   * Durable records of a shard with index in [from, end), in order; released archive, and indexes
+   * that neither log nor archive has, are left out. Throws `ReleasedError` where it is
+   * overtaken: what it has not come to yet was released, and its file went.
+   */
   scan(shard: ShardId, from: Index, end?: Index): AsyncIterable<LogRecord>;
   /** `scan` without awaits, for replay when the node starts. */
   replay(shard: ShardId, from: Index, end?: Index): Iterable<LogRecord>;

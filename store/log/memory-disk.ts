@@ -1,8 +1,9 @@
 /** What outlives a crash of a log in memory: each shard's records and state as of the frames that landed. */
 import { crc32 } from "node:zlib";
-import { assert, type Index, type ShardId } from "#core/base";
+import { asIndex, assert, type Index, type ShardId, unreachable } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
 import type { HardState, LogBase, LogRecord } from "./log-store.ts";
+import type { ReadBounds } from "./record-places.ts";
 import { noBase, noState } from "./shard-log.ts";
 
 export interface StoredRecord extends LogRecord {
@@ -13,7 +14,8 @@ export interface StoredRecord extends LogRecord {
 export type StoredFrame =
   | { readonly kind: "record" | "archive"; readonly record: StoredRecord }
   | { readonly kind: "state"; readonly shard: ShardId; readonly state: HardState }
-  | { readonly kind: "base"; readonly shard: ShardId; readonly base: LogBase }
+  | { readonly kind: "base" | "compacted"; readonly shard: ShardId; readonly base: LogBase }
+  | { readonly kind: "released"; readonly shard: ShardId; readonly through: Index }
   | { readonly kind: "removed"; readonly shard: ShardId; readonly state: HardState };
 
 /** What a shard has beside the records of its log. */
@@ -21,10 +23,13 @@ export interface ShardFacts {
   base: LogBase;
   state: HardState;
   isRemoved: boolean;
+  released: Index;
   /** Records of elsewhere, and those that a base took out of the log; by index. */
   readonly archive: Map<number, StoredRecord>;
   readonly retired: Map<number, StoredRecord>;
 }
+
+const allOfIt: ReadBounds = { base: 0, end: Number.POSITIVE_INFINITY, released: 0 };
 
 /** One disk is opened by one store at a time. */
 export class MemoryDisk {
@@ -43,28 +48,73 @@ export class MemoryDisk {
     body[0] = (body[0] as number) ^ 1;
   }
 
-  /** The record as reads have it: of the log below `logEnd`, else of the archive. */
-  find(shard: ShardId, index: number, logEnd = Number.POSITIVE_INFINITY): StoredRecord | undefined {
+  /** The record as reads have it: of the log within its bounds, else of the archive. */
+  find(shard: ShardId, index: number, { base, end, released }: ReadBounds = allOfIt): StoredRecord | undefined {
     const records = this.shards.get(shard) ?? [];
     const facts = this.facts.get(shard);
-    const own = index < logEnd ? records[index - (records[0]?.index ?? 0)] : undefined;
-    return own ?? facts?.archive.get(index) ?? facts?.retired.get(index);
+    const own = index < end ? records[index - (records[0]?.index ?? 0)] : undefined;
+    if (own !== undefined && index > base) return own;
+    return index <= released ? undefined : (facts?.archive.get(index) ?? own ?? facts?.retired.get(index));
   }
 
   land(frame: StoredFrame): void {
     if ("record" in frame) {
       const { record } = frame;
       if (frame.kind === "record") this.landRecord(record);
-      else this.factsOf(record.shard).archive.set(record.index, record);
+      else this.landArchive(record);
       return;
     }
     const facts = this.factsOf(frame.shard);
-    if (frame.kind !== "base") facts.state = frame.state;
-    if (frame.kind === "state") return;
-    for (const record of this.shards.get(frame.shard) ?? []) facts.retired.set(record.index, record);
-    this.shards.set(frame.shard, []);
-    facts.base = frame.kind === "base" ? frame.base : noBase;
-    facts.isRemoved = frame.kind === "removed";
+    switch (frame.kind) {
+      case "state":
+        facts.state = frame.state;
+        return;
+      case "compacted":
+        facts.base = frame.base;
+        return this.retire(frame.shard, frame.base.index);
+      case "released":
+        return this.release(facts, frame.through);
+      case "base":
+        facts.base = frame.base;
+        facts.isRemoved = false;
+        return this.retire(frame.shard, Number.POSITIVE_INFINITY);
+      case "removed":
+        facts.base = noBase;
+        facts.isRemoved = true;
+        facts.state = frame.state;
+        return this.retire(frame.shard, Number.POSITIVE_INFINITY);
+      default:
+        unreachable(frame);
+    }
+  }
+
+  /** Bytes of the shard's records that are not released. */
+  liveBytes(shard: ShardId): number {
+    const facts = this.facts.get(shard);
+    let bytes = 0;
+    for (const records of [this.shards.get(shard) ?? [], facts?.archive.values() ?? [], facts?.retired.values() ?? []]) {
+      for (const { body } of records) bytes += body.length;
+    }
+    return bytes;
+  }
+
+  /** Records of the log up to `through` are archive now. */
+  private retire(shard: ShardId, through: number): void {
+    const records = this.shards.get(shard) ?? [];
+    const { retired, released } = this.factsOf(shard);
+    const gone = records.filter((record) => record.index <= through);
+    for (const record of gone) if (record.index > released) retired.set(record.index, record);
+    this.shards.set(shard, records.slice(gone.length));
+  }
+
+  private release(facts: ShardFacts, through: Index): void {
+    facts.released = asIndex(Math.max(facts.released, through));
+    for (const records of [facts.archive, facts.retired]) for (const index of records.keys()) if (index <= through) records.delete(index);
+  }
+
+  private landArchive(record: StoredRecord): void {
+    const { archive, released } = this.factsOf(record.shard);
+    if (record.index > released) archive.set(record.index, record);
   }
 
   private landRecord(record: StoredRecord): void {
@@ -79,7 +129,7 @@ export class MemoryDisk {
   private factsOf(shard: ShardId): ShardFacts {
     let facts = this.facts.get(shard);
     if (facts === undefined) {
-      facts = { base: noBase, state: noState, isRemoved: false, archive: new Map(), retired: new Map() };
+      facts = { base: noBase, state: noState, isRemoved: false, released: asIndex(0), archive: new Map(), retired: new Map() };
       this.facts.set(shard, facts);
     }
     return facts;

@@ -6,11 +6,12 @@
  * in flight.
  */
 import { crc32 } from "node:zlib";
-import { asIndex, assert, asTerm, HopError, type Index, type Prng, type ShardId, type Term } from "#core/base";
+import { asIndex, assert, HopError, type Index, type Prng, type ShardId, type Term } from "#core/base";
 import { Writer } from "#proto";
 import { BoundedEntries } from "./bounded-entries.ts";
-import type { EntryKind, HardState, LogEntry, LogRecord, LogStore } from "./log-store.ts";
+import type { EntryKind, HardState, LogEntry, LogRecord, LogStore, LogUsage } from "./log-store.ts";
 import { checked, MemoryDisk, type StoredFrame, type StoredRecord } from "./memory-disk.ts";
+import { ReleasedError } from "./released-error.ts";
 import { notHere } from "./segment-reader.ts";
 import { noBase, noState, type ShardLog } from "./shard-log.ts";
 import { ShardLogs } from "./shard-logs.ts";
@@ -92,19 +93,40 @@ export class MemoryLogStore extends ShardLogs implements LogStore {
   }
 
   setBase(shard: ShardId, index: Index, term: Term): void {
-    const log = this.logOf(shard);
-    log.rebase({ index, term });
+    const { base } = this.rebasing(shard, { index, term });
     this.records.delete(shard);
-    this.filling.push({ kind: "base", shard, base: log.base });
-    this.touch(log);
+    this.filling.push({ kind: "base", shard, base });
+  }
+
+  compact(shard: ShardId, index: Index): void {
+    const log = this.logOf(shard);
+    const before = log.base.index;
+    if (index === before) return;
+    log.compact(index);
+    this.records.get(shard)?.splice(0, index - before);
+    this.filling.push({ kind: "compacted", shard, base: log.base });
+    this.counted(1);
+  }
+
+  release(shard: ShardId, through: Index): void {
+    if (this.releasing(shard, through)) this.filling.push({ kind: "released", shard, through });
+  }
+
+  usage(): LogUsage {
+    const shards = new Map<ShardId, number>();
+    let bytes = 0;
+    for (const shard of new Set([...this.disk.shards.keys(), ...this.disk.facts.keys()])) {
+      const live = this.disk.liveBytes(shard);
+      if (live > 0) shards.set(shard, live);
+      bytes += live;
+    }
+    return { bytes, liveBytes: bytes, shards, movedBytes: 0, trimmedBytes: 0 };
   }
 
   remove(shard: ShardId): void {
-    const log = this.logOf(shard);
-    log.rebase(noBase, true);
+    const { state } = this.rebasing(shard, noBase, true);
     this.records.delete(shard);
-    this.filling.push({ kind: "removed", shard, state: log.state });
-    this.touch(log);
+    this.filling.push({ kind: "removed", shard, state });
   }
 
   ingestArchive(shard: ShardId, records: readonly LogEntry[]): void {
@@ -139,8 +161,9 @@ export class MemoryLogStore extends ShardLogs implements LogStore {
   }
 
   async read(shard: ShardId, index: Index): Promise<LogRecord> {
-    const record = this.disk.find(shard, index, this.durableIndex(shard) + 1);
-    if (record === undefined) throw notHere(shard, index);
+    const record = this.disk.find(shard, index, this.bounds(shard));
+    const released = this.released(shard);
+    if (record === undefined) throw index <= released ? new ReleasedError(shard, index, released) : notHere(shard, index);
     return checked(record);
   }
 
@@ -150,11 +173,13 @@ export class MemoryLogStore extends ShardLogs implements LogStore {
 
   *replay(shard: ShardId, from: Index, end?: Index): Generator<LogRecord> {
     const range = this.scanRange(shard, from, end);
-    const logEnd = this.durableIndex(shard) + 1;
+    const bounds = this.bounds(shard);
     for (const index of this.indexes(shard)) {
       if (index < range.from || index >= range.end) continue;
-      const record = this.disk.find(shard, index, logEnd);
+      const record = this.disk.find(shard, index, bounds);
       if (record !== undefined) yield checked(record);
+      else if (index > bounds.released && index <= this.released(shard))
+        throw new ReleasedError(shard, asIndex(index), this.released(shard));
     }
   }
 
@@ -216,11 +241,11 @@ export class MemoryLogStore extends ShardLogs implements LogStore {
     if (this.logs.has(shard)) return;
     const facts = this.disk.facts.get(shard);
     const records = this.disk.shards.get(shard);
+    if (facts !== undefined && facts.released > 0) this.releasedTo.set(shard, facts.released);
     // A shard of which there is only archive has no log here.
-    if (records === undefined && facts?.state === noState && facts.base === noBase) return;
+    if ((records ?? []).length === 0 && facts?.state === noState && facts.base === noBase && !facts.isRemoved) return;
     const log = this.logOf(shard);
-    const first = records?.[0]?.index ?? 1;
-    log.rebase(facts?.base ?? { index: asIndex(first - 1), term: asTerm(0) }, facts?.isRemoved);
+    log.rebase(facts?.base ?? noBase, facts?.isRemoved);
     log.state = facts?.state ?? noState;
     for (const { index, term } of records ?? []) log.append(index, term);
     this.records.set(shard, records?.slice() ?? []);

@@ -13,6 +13,8 @@ import {
   frameBytes,
   isRebase,
   isRecord,
+  type Origin,
+  originBytes,
   type PlacedHead,
   type Salt,
   sealFrames,
@@ -82,6 +84,18 @@ export class RecordBatch {
     writer.room(voteBytes);
     setWide(this.viewNow(), writer.at, vote);
     writer.at += voteBytes;
+    this.end();
+  }
+
+  /** A copy of a record that was written elsewhere at first. */
+  addMoved(head: FrameHead, { segment, offset }: Origin, body: Uint8Array): void {
+    const writer = this.begin(head);
+    writer.room(originBytes);
+    const view = this.viewNow();
+    view.setUint32(writer.at, segment, true);
+    view.setUint32(writer.at + 4, offset, true);
+    writer.at += originBytes;
+    writer.raw(body);
     this.end();
   }
 

@@ -15,21 +15,79 @@ export const frameBytes = 40;
 /**
  * `data` and `config` are records of a shard's log, `archiveData` and `archiveConfig` those that
  * were brought from elsewhere. `hardState` and `removed` have the commit index as their index and
- * the vote (u64) as their body; `base` has the index and term that it says, and no body.
+ * the vote (u64) as their body; `base` has the index and term that it says, and no body. `compacted`
+ * says where a log begins that goes on with what it has behind there, and `released` up to where
+ * records are of no use any more. `trimmed` has as its index the number of the log's first segment.
+ *
+ * The others are copies of records whose segment goes: `moved…` of a log, `movedArchive…` of what
+ * came from elsewhere, and `movedRetired…` of what a log was before a base.
  *
  * A marker has no body and is fully determined by its place: it says that all before it was acknowledged.
  */
-export const FrameKind = { data: 1, marker: 2, config: 3, hardState: 4, base: 5, removed: 6, archiveData: 7, archiveConfig: 8 } as const;
+export const FrameKind = {
+  data: 1,
+  marker: 2,
+  config: 3,
+  hardState: 4,
+  base: 5,
+  removed: 6,
+  archiveData: 7,
+  archiveConfig: 8,
+  compacted: 9,
+  released: 10,
+  trimmed: 11,
+  movedData: 12,
+  movedConfig: 13,
+  movedArchiveData: 14,
+  movedArchiveConfig: 15,
+  movedRetiredData: 16,
+  movedRetiredConfig: 17,
+} as const;
 export type FrameKind = (typeof FrameKind)[keyof typeof FrameKind];
-const kindMax = FrameKind.archiveConfig;
+const kindMax = FrameKind.movedRetiredConfig;
 
 export const isRecord = (kind: number) => kind === FrameKind.data || kind === FrameKind.config;
 /** The shard's log ends, and begins behind another base. */
 export const isRebase = (kind: number) => kind === FrameKind.base || kind === FrameKind.removed;
 export const isArchive = (kind: number) => kind === FrameKind.archiveData || kind === FrameKind.archiveConfig;
-export const entryKindOf = (kind: number): EntryKind => (kind === FrameKind.data || kind === FrameKind.archiveData ? "data" : "config");
+export const isMoved = (kind: number) => kind >= FrameKind.movedData && kind <= FrameKind.movedRetiredConfig;
+
+/** Which of a shard's records a frame holds one of; undefined where it holds none. */
+export type RecordClass = "log" | "archive" | "movedArchive" | "movedRetired";
+export function classOf(kind: number): RecordClass | undefined {
+  if (isRecord(kind) || kind === FrameKind.movedData || kind === FrameKind.movedConfig) return "log";
+  if (isArchive(kind)) return "archive";
+  if (kind === FrameKind.movedArchiveData || kind === FrameKind.movedArchiveConfig) return "movedArchive";
+  return kind === FrameKind.movedRetiredData || kind === FrameKind.movedRetiredConfig ? "movedRetired" : undefined;
+}
+
+const dataKinds: ReadonlySet<number> = new Set([
+  FrameKind.data,
+  FrameKind.archiveData,
+  FrameKind.movedData,
+  FrameKind.movedArchiveData,
+  FrameKind.movedRetiredData,
+]);
+export const entryKindOf = (kind: number): EntryKind => (dataKinds.has(kind) ? "data" : "config");
 export const recordKindOf = (kind: EntryKind) => (kind === "data" ? FrameKind.data : FrameKind.config);
 export const archiveKindOf = (kind: EntryKind) => (kind === "data" ? FrameKind.archiveData : FrameKind.archiveConfig);
+
+/** A copy's body begins with where the record was at first: the number of its segment and its offset there, u32 each. */
+export const originBytes = 8;
+export interface Origin {
+  readonly segment: number;
+  readonly offset: number;
+}
+
+/** Where the record of a frame in segment `number` was written at first. */
+export function originOf({ kind, offset, body }: Frame, number: number): Origin {
+  if (!isMoved(kind)) return { segment: number, offset };
+  const view = viewOf(body);
+  return { segment: view.getUint32(0, true), offset: view.getUint32(4, true) };
+}
+
+/** The bytes of a frame's record. */
+export const recordBody = ({ kind, body }: Frame): Uint8Array => (isMoved(kind) ? body.subarray(originBytes) : body);
 
 /** What ties frames to their segment. */
 export interface Salt {

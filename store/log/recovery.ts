@@ -4,18 +4,22 @@
  *
  * A tail is torn when nothing of a later flush follows the damage: then its flush had not been
  * acknowledged. Everything else is damage, which is fatal and named. Closed segments are taken
- * from their sidecars and checked when they are read.
+ * from their sidecars and checked when they are read. Segments in front of the one that the log
+ * says it begins with are left over from a trimming that a crash interrupted.
  */
 import fs from "node:fs";
 import { join } from "node:path";
-import { asIndex, asTerm, type Index, noBytes, type ShardId } from "#core/base";
+import { asIndex, type Index, noBytes, type ShardId } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
 import { FrameWalk, walkSync } from "./frame-walk.ts";
 import { type Frame, type FrameFault, frameBytes, isFault, isRecord, markerAt, placedHead, readFrame, viewOf } from "./record-frame.ts";
-import { decodeHeader, headerBytes, numberOf, type Segment, type SegmentHeader } from "./segment-file.ts";
-import { SegmentIndex, type ShardPart } from "./segment-index.ts";
+import { logPiecesOf } from "./record-places.ts";
+import { type ClosedSegment, decodeHeader, headerBytes, numberOf, type Segment, type SegmentHeader, segmentName } from "./segment-file.ts";
+import { SegmentIndex } from "./segment-index.ts";
+import { type FoldedShard, foldShard } from "./shard-fold.ts";
 import { ShardLog } from "./shard-log.ts";
 import { readSidecar, writeSidecar } from "./sidecar.ts";
+import { firstSegmentOf } from "./trimming.ts";
 
 export interface TornTail {
   readonly file: string;
@@ -26,18 +30,26 @@ export interface TornTail {
 export interface Recovered {
   readonly logId: string;
   /** In order; the last one is the one to go on writing. */
-  readonly segments: Segment[];
+  readonly segments: ClosedSegment[];
   readonly torn: TornTail | undefined;
   /** Number of a last segment that ends inside its header, and so holds nothing. */
   readonly headless: number | undefined;
   /** What the segments together say of each shard. */
   readonly logs: ReadonlyMap<ShardId, ShardLog>;
+  /** Up to where each shard's records are released. */
+  readonly released: ReadonlyMap<ShardId, Index>;
 }
 
-type Logs = Map<ShardId, ShardLog>;
+/** What is known of a shard's log up to some segment; its last index only from where it appends. */
+interface Known {
+  readonly base: number;
+  readonly last: number | undefined;
+}
+
+type Logs = Map<number, Known>;
 
 interface Scanned {
-  readonly segment: Segment;
+  readonly segment: ClosedSegment;
   readonly fault: FrameFault | undefined;
   /** Where the last flush that was walked begins; where none was, the end. */
   readonly flushStart: number;
@@ -55,7 +67,9 @@ export interface Found {
 export function recoverLog(dir: string): Recovered | undefined {
   const { found, headless } = listSegments(dir);
   const logs: Logs = new Map();
-  if (found.length === 0) return headless === undefined ? undefined : { logId: "", segments: [], torn: undefined, headless, logs };
+  const nothing = { logs: new Map(), released: new Map() };
+  if (found.length === 0 && (headless ?? 1) > 1) throw missingSegment(dir, 1, headless as number);
+  if (found.length === 0) return headless === undefined ? undefined : { logId: "", segments: [], torn: undefined, headless, ...nothing };
   const scans = found.map((one, i) => {
     const isLast = i === found.length - 1 && headless === undefined;
     const scanned = scanSegment(one, logs, isLast);
@@ -66,12 +80,46 @@ export function recoverLog(dir: string): Recovered | undefined {
     return scanned;
   });
   const tail = headless === undefined ? tailOf(scans.at(-1) as Scanned, logs) : undefined;
-  // From here on the folder is changed.
-  removeLeftovers(dir);
-  const segments = scans.map(({ segment }) => segment);
-  for (const segment of tail === undefined ? segments : segments.slice(0, -1)) writeMissingSidecar(segment);
+  const all = scans.map(({ segment }) => segment);
+  const segments = all.filter(({ header }) => header.number >= firstSegmentOf(all));
+  if (segments[0]?.header.number !== firstSegmentOf(all)) throw missingSegment(dir, firstSegmentOf(all), (all[0] as Segment).header.number);
+  const shards = shardsOf(segments);
+  // From here on the folder is changed. Files go when it is durable that they may.
   const torn = tail === undefined ? undefined : settleTail(tail);
-  return { logId: (found[0] as Found).header.logId, segments, torn, headless, logs };
+  removeLeftovers(dir, firstSegmentOf(all));
+  for (const segment of tail === undefined ? segments : segments.slice(0, -1)) writeMissingSidecar(segment);
+  return { logId: (found[0] as Found).header.logId, segments, torn, headless, ...shards };
+}
+
+function shardsOf(segments: readonly Segment[]): Pick<Recovered, "logs" | "released"> {
+  const logs = new Map<ShardId, ShardLog>();
+  const released = new Map<ShardId, Index>();
+  for (const number of new Set(segments.flatMap(({ index }) => [...index.parts.keys()]))) {
+    const shard = number as ShardId;
+    const folded = foldShard(segments, shard);
+    if (folded.hasLog) logs.set(shard, logOf(segments, shard, folded));
+    if (folded.released > 0) released.set(shard, folded.released);
+  }
+  return { logs, released };
+}
+
+/** The shard's log, each record of which has a place. */
+function logOf(segments: readonly Segment[], shard: ShardId, { base, isRemoved, state, last }: FoldedShard): ShardLog {
+  const log = new ShardLog(shard);
+  log.rebase(base, isRemoved);
+  log.state = state;
+  for (const { first, last: end, span } of logPiecesOf(segments, shard, { base: base.index, end: last + 1 })) {
+    if (first !== log.appended + 1) break;
+    log.appendRun(first, end, span.term);
+  }
+  if (log.appended === last) return log;
+  const index = asIndex(log.appended + 1);
+  const file = (segments[0] as Segment).path;
+  throw new CorruptionError(
+    "open the log",
+    { file, offset: 0, shard, index, got: "no such record in any segment", want: `record ${index}` },
+    "restore the log's folder from a copy",
+  );
 }
 
 interface Tail {
@@ -88,7 +136,7 @@ function tailOf({ segment, fault, flushStart }: Scanned, logs: Logs): Tail {
   return { segment, flushStart, bytes };
 }
 
-const lastIndexes = (logs: Logs) => new Map<number, number>([...logs.values()].map((log) => [log.shard, log.appended]));
+const lastIndexes = (logs: Logs) => new Map([...logs].map(([shard, { last }]) => [shard, last ?? 0]));
 
 /** Checks all headers before anything is changed, so that a refusal leaves the folder as it was. */
 export function listSegments(dir: string): { found: Found[]; headless: number | undefined } {
@@ -101,7 +149,7 @@ export function listSegments(dir: string): { found: Found[]; headless: number | 
   for (const [i, number] of numbers.entries()) {
     const path = join(dir, `wal-${String(number).padStart(10, "0")}.log`);
     const before = found[i - 1]?.header;
-    if (before !== undefined && number !== before.number + 1) throw missingSegment(path, before.number + 1, number);
+    if (before !== undefined && number !== before.number + 1) throw missingSegment(dir, before.number + 1, number);
     const bytes = readRange(path, 0, headerBytes);
     // Headers are durable before a segment gets its name: a shorter file was cut, and holds no record.
     if (bytes.length < headerBytes && i === numbers.length - 1) return { found, headless: number };
@@ -118,16 +166,33 @@ export function listSegments(dir: string): { found: Found[]; headless: number | 
   return { found, headless: undefined };
 }
 
-function missingSegment(path: string, want: number, got: number): CorruptionError {
+export function missingSegment(dir: string, want: number, got: number): CorruptionError {
   return new CorruptionError(
     "open the log",
-    { file: path, offset: 0, got: `segment ${got} after ${want - 1}`, want: `${want}` },
+    { file: join(dir, segmentName(want)), offset: 0, got: `segment ${got} after ${want - 1}`, want: `${want}` },
     "restore the missing segment from a copy",
   );
 }
 
-function removeLeftovers(dir: string): void {
-  for (const name of fs.readdirSync(dir)) if (/^wal-.*\.(next|tmp)$/.test(name)) fs.rmSync(join(dir, name));
+/** What was being prepared, and segments that were trimmed; their files go one by one, so that those left are a log without gaps. */
+function removeLeftovers(dir: string, first: number): void {
+  const names = fs.readdirSync(dir).sort();
+  for (const name of names) if (/^wal-.*\.(next|tmp)$/.test(name)) fs.rmSync(join(dir, name));
+  for (const name of names) {
+    const number = numberOf(name.replace(/\.idx$/, ".log"));
+    if (number === undefined || number >= first) continue;
+    fs.rmSync(join(dir, name), { force: true });
+    syncFolderNow(dir);
+  }
+}
+
+function syncFolderNow(dir: string): void {
+  const fd = fs.openSync(dir, "r");
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
 }
 
 /** Walks a segment from where its sidecar ends, or from its start. `logs` has what is before it. */
@@ -135,18 +200,18 @@ function scanSegment(one: Found, logs: Logs, isLast: boolean): Scanned {
   const known = readSidecar(one.path, one.header);
   const size = fs.statSync(one.path).size;
   const usable = known !== undefined && known.end <= size && isNext(known.index, logs);
-  const segment: Segment = { ...one, index: usable ? known.index : new SegmentIndex(), end: usable ? known.end : headerBytes };
+  const segment: ClosedSegment = { ...one, size, index: usable ? known.index : new SegmentIndex(), end: usable ? known.end : headerBytes };
   if (usable && !isLast) return { segment, fault: undefined, flushStart: segment.end };
   const fd = fs.openSync(one.path, "r");
   try {
-    return walkSegment(fd, segment, size, logs);
+    return walkSegment(fd, segment, logs);
   } finally {
     fs.closeSync(fd);
   }
 }
 
-function walkSegment(fd: number, segment: Segment, size: number, logs: Logs): Scanned {
-  const frames = walkSync(fd, new FrameWalk({ from: segment.end, end: size }, segment));
+function walkSegment(fd: number, segment: ClosedSegment, logs: Logs): Scanned {
+  const frames = walkSync(fd, new FrameWalk({ from: segment.end, end: segment.size }, segment));
   let flushStart = segment.end;
   for (let step = frames.next(); ; step = frames.next()) {
     if (step.done === true) {
@@ -164,17 +229,18 @@ function walkSegment(fd: number, segment: Segment, size: number, logs: Logs): Sc
 /** A record stands where the shard's log has a place for it: at most one behind its last, and behind its base. */
 function outOfOrder({ kind, shard, index, offset }: Frame, here: SegmentIndex, logs: Logs): FrameFault | undefined {
   if (!isRecord(kind)) return undefined;
-  const log = logs.get(shard as ShardId);
-  const last = here.last(shard, log?.appended);
-  const base = here.parts.get(shard)?.base?.index ?? log?.base.index ?? 0;
+  const log = logs.get(shard);
+  const last = here.last(shard, log?.last);
+  const part = here.parts.get(shard);
+  const base = (part?.compacted ?? part?.base)?.index ?? log?.base ?? 0;
   if (last === undefined || (index <= last + 1 && index > base)) return undefined;
   return { offset, got: `record ${index} of shard ${shard}`, want: `record ${last + 1}` };
 }
 
 function isNext(index: SegmentIndex, logs: Logs): boolean {
   for (const [shard, { firstAppended }] of index.parts) {
-    const log = logs.get(shard as ShardId);
-    if (firstAppended > 0 && log !== undefined && (firstAppended > log.appended + 1 || firstAppended <= log.base.index)) return false;
+    const log = logs.get(shard);
+    if (firstAppended > 0 && log?.last !== undefined && (firstAppended > log.last + 1 || firstAppended <= log.base)) return false;
   }
   return true;
 }
@@ -182,22 +248,10 @@ function isNext(index: SegmentIndex, logs: Logs): boolean {
 /** Takes in what a segment did to each shard. */
 function follow(index: SegmentIndex, logs: Logs): void {
   for (const [shard, part] of index.parts) {
-    if (part.base === undefined && part.state === undefined && part.log.length === 0) continue;
-    let log = logs.get(shard as ShardId);
-    if (log === undefined) {
-      log = new ShardLog(shard as ShardId);
-      logs.set(log.shard, log);
-      // Segments before the first one that is here may have been taken away.
-      if (part.firstAppended > 1) log.rebase({ index: asIndex(part.firstAppended - 1), term: asTerm(0) });
-    }
-    followPart(part, log);
+    const before = logs.get(shard);
+    const base = (part.compacted ?? part.base)?.index ?? before?.base ?? 0;
+    logs.set(shard, { base, last: index.last(shard, before?.last) });
   }
-}
-
-function followPart({ state, base, isRemoved, log: spans }: ShardPart, log: ShardLog): void {
-  if (state !== undefined) log.state = { term: asTerm(state.term), vote: state.vote, commit: asIndex(state.commit) };
-  if (base !== undefined) log.rebase({ index: asIndex(base.index), term: asTerm(base.term) }, isRemoved);
-  for (const { first, last, term } of spans) log.appendRun(first, last, term);
 }
 
 function writeMissingSidecar(segment: Segment): void {

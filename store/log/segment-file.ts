@@ -17,9 +17,10 @@ import { SegmentIndex } from "./segment-index.ts";
 export const headerBytes = 64;
 /**
  * Raised when bytes change meaning or a kind of frame is added; a newer format is refused, never
- * guessed at. Format 1 has records and markers only; such a segment is read, and no more written to.
+ * guessed at. Format 1 has records and markers only, format 2 nothing of trimming; such a segment is
+ * read, and no more written to.
  */
-export const segmentFormat = 2;
+export const segmentFormat = 3;
 
 const magic = new TextEncoder().encode("HOPWAL\0\0");
 const checksumAt = 60;
@@ -37,6 +38,11 @@ export interface Segment {
   readonly index: SegmentIndex;
   /** Where the acknowledged records end. */
   end: number;
+}
+
+export interface ClosedSegment extends Segment {
+  /** Of the file. */
+  size: number;
 }
 
 /** The segment that is written to. */

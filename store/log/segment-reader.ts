@@ -10,9 +10,10 @@ import type { CorruptionError } from "../corruption-error.ts";
 import type { BoundedEntries } from "./bounded-entries.ts";
 import { FrameWalk, readMore, walkSync } from "./frame-walk.ts";
 import type { LogRecord } from "./log-store.ts";
-import { entryKindOf, type Frame, type FrameFault, isArchive, isFault, isRecord } from "./record-frame.ts";
-import { type IndexRange, type Piece, piecesOf } from "./record-places.ts";
+import { classOf, entryKindOf, type Frame, type FrameFault, isFault, recordBody } from "./record-frame.ts";
+import { type IndexRange, type Piece, piecesOf, type ReadBounds } from "./record-places.ts";
 import { damaged } from "./recovery.ts";
+import { ReleasedError } from "./released-error.ts";
 import type { Segment } from "./segment-file.ts";
 import { locate, type Stretch, stretches } from "./segment-index.ts";
 
@@ -21,8 +22,9 @@ const blocksKept = 128;
 /** What a read may see. */
 export interface Reach {
   readonly shard: ShardId;
-  /** The log is read below this index: what the files hold from there on is archive, or overwritten. */
-  readonly logEnd: number;
+  readonly bounds: ReadBounds;
+  /** Up to where archive is released now. */
+  readonly released: () => Index;
 }
 
 interface Place {
@@ -44,56 +46,70 @@ export class SegmentReader {
     this.segments = segments;
   }
 
-  async read({ shard, logEnd }: Reach, index: Index): Promise<LogRecord> {
-    const [piece] = piecesOf(this.segments(), shard, { from: index, end: index + 1 }, logEnd);
-    if (piece === undefined) throw notHere(shard, index);
+  async read({ shard, bounds, released }: Reach, index: Index): Promise<LogRecord> {
+    const [piece] = piecesOf(this.segments(), shard, { from: index, end: index + 1 }, bounds);
+    if (piece === undefined) throw index <= released() ? new ReleasedError(shard, index, released()) : notHere(shard, index);
     const entry = locate(piece.span, index);
     const place: Place = { segment: piece.segment, offset: entry.offset, end: entry.end, first: entry.index };
     // The first one is the one: what overwrote it lies behind it, and is not in its span.
-    const frame = (await this.block(place, shard)).find((one) => one.index === index && isOf(one, shard, piece));
-    if (frame === undefined) throw missing(piece, shard, index);
+    const frame = (await this.block(place, shard)).find((one) => one.index === index && isOf(one, piece));
+    if (frame === undefined) throw missing(piece, index);
     return recordOf(frame);
   }
 
-  async *scan({ shard, logEnd }: Reach, range: IndexRange): AsyncGenerator<LogRecord> {
-    for (const piece of piecesOf(this.segments(), shard, range, logEnd)) {
-      const fd = openSegment(piece.segment);
-      try {
-        const wanted = new Wanted(piece, shard);
-        for (const stretch of stretches(piece.span, piece.first, piece.last)) {
-          wanted.enter(stretch);
-          const walk = walkOf(piece.segment, stretch);
-          for (let found = walk.next(); found !== undefined && !wanted.isDone; found = walk.next()) {
-            if (found === "more") await more(fd, walk, piece.segment);
-            else if (isFault(found)) throw wanted.unreadable(found);
-            else if (wanted.take(found)) yield recordOf(found);
-          }
+  async *scan(reach: Reach, range: IndexRange): AsyncGenerator<LogRecord> {
+    for (const { piece, fd } of this.opened(reach, range)) {
+      const wanted = new Wanted(piece);
+      for (const stretch of stretches(piece.span, piece.first, piece.last)) {
+        wanted.enter(stretch);
+        const walk = walkOf(piece.segment, stretch);
+        for (let found = walk.next(); found !== undefined && !wanted.isDone; found = walk.next()) {
+          if (found === "more") await more(fd, walk, piece.segment);
+          else if (isFault(found)) throw wanted.unreadable(found);
+          else if (wanted.take(found)) yield recordOf(found);
         }
-        wanted.finish();
-      } finally {
-        fs.closeSync(fd);
       }
+      wanted.finish();
     }
   }
 
   /** `scan` for replay at start: no other work waits, and a promise a record would double its time. */
-  *replay({ shard, logEnd }: Reach, range: IndexRange): Generator<LogRecord> {
-    for (const piece of piecesOf(this.segments(), shard, range, logEnd)) {
+  *replay(reach: Reach, range: IndexRange): Generator<LogRecord> {
+    for (const { piece, fd } of this.opened(reach, range)) {
+      const wanted = new Wanted(piece);
+      for (const stretch of stretches(piece.span, piece.first, piece.last)) {
+        wanted.enter(stretch);
+        const frames = walkSync(fd, walkOf(piece.segment, stretch));
+        let step = frames.next();
+        for (; step.done !== true && !wanted.isDone; step = frames.next()) if (wanted.take(step.value)) yield recordOf(step.value);
+        if (step.done === true && step.value !== undefined) throw wanted.unreadable(step.value);
+      }
+      wanted.finish();
+    }
+  }
+
+  /** The pieces of a range one by one, with their files. Where a file went meanwhile, what it held has moved, or is released. */
+  private *opened({ shard, bounds, released }: Reach, range: IndexRange): Generator<{ readonly piece: Piece; readonly fd: number }> {
+    let pieces = piecesOf(this.segments(), shard, range, bounds);
+    for (let i = 0; i < pieces.length; i++) {
+      const piece = pieces[i] as Piece;
+      if (this.isTrimmed(piece.segment)) {
+        pieces = piecesOf(this.segments(), shard, { from: piece.first, end: range.end }, bounds);
+        if (pieces[0]?.first !== piece.first) throw new ReleasedError(shard, asIndex(piece.first), released());
+        i = -1;
+        continue;
+      }
       const fd = openSegment(piece.segment);
       try {
-        const wanted = new Wanted(piece, shard);
-        for (const stretch of stretches(piece.span, piece.first, piece.last)) {
-          wanted.enter(stretch);
-          const frames = walkSync(fd, walkOf(piece.segment, stretch));
-          let step = frames.next();
-          for (; step.done !== true && !wanted.isDone; step = frames.next()) if (wanted.take(step.value)) yield recordOf(step.value);
-          if (step.done === true && step.value !== undefined) throw wanted.unreadable(step.value);
-        }
-        wanted.finish();
+        yield { piece, fd };
       } finally {
         fs.closeSync(fd);
       }
     }
+  }
+
+  private isTrimmed({ header }: Segment): boolean {
+    return header.number < (this.segments()[0] as Segment).header.number;
   }
 
   /** Adds records of the range, with bytes of their own, until no more fit. */
@@ -131,7 +147,7 @@ export class SegmentReader {
       for (let found = walk.next(); found !== undefined; found = walk.next()) {
         if (found === "more") await more(fd, walk, place.segment);
         else if (isFault(found)) throw unreadable(place.segment, last, found);
-        else if (isRecord(found.kind) || isArchive(found.kind)) {
+        else if (classOf(found.kind) !== undefined) {
           last.set(found.shard, found.index);
           frames.push(found);
         }
@@ -144,17 +160,18 @@ export class SegmentReader {
 }
 
 /** Picks a piece's records out of all frames of its stretches: the next one each time, as others with its indexes may lie behind. */
-class Wanted {
-  private readonly piece: Piece;
-  private readonly shard: ShardId;
+export class Wanted {
+  readonly piece: Piece;
+  /** Where the first of its frames may begin. */
+  readonly from: number;
   private next: number;
   /** Last index seen, by shard: names a damaged record. */
   private last = new Map<number, number>();
 
-  constructor(piece: Piece, shard: ShardId) {
+  constructor(piece: Piece) {
     this.piece = piece;
-    this.shard = shard;
     this.next = piece.first;
+    this.from = locate(piece.span, piece.first).offset;
   }
 
   get isDone(): boolean {
@@ -162,12 +179,12 @@ class Wanted {
   }
 
   enter(stretch: Stretch): void {
-    this.last = new Map([[this.shard, stretch.index - 1]]);
+    this.last = new Map([[this.piece.shard, stretch.index - 1]]);
   }
 
   take(frame: Frame): boolean {
-    if (isRecord(frame.kind) || isArchive(frame.kind)) this.last.set(frame.shard, frame.index);
-    if (frame.index !== this.next || !isOf(frame, this.shard, this.piece)) return false;
+    if (classOf(frame.kind) !== undefined) this.last.set(frame.shard, frame.index);
+    if (frame.index !== this.next || !isOf(frame, this.piece)) return false;
     this.next++;
     return true;
   }
@@ -177,12 +194,11 @@ class Wanted {
   }
 
   finish(): void {
-    if (!this.isDone) throw missing(this.piece, this.shard, this.next);
+    if (!this.isDone) throw missing(this.piece, this.next);
   }
 }
 
-const isOf = (frame: Frame, shard: number, piece: Piece) =>
-  frame.shard === shard && (piece.isArchive ? isArchive(frame.kind) : isRecord(frame.kind));
+const isOf = (frame: Frame, { shard, holds }: Piece) => frame.shard === shard && classOf(frame.kind) === holds;
 
 /** A file that can't be read now says nothing about its bytes. */
 function unavailable(segment: Segment, cause: unknown): HopError {
@@ -212,7 +228,7 @@ function unreadable(segment: Segment, last: ReadonlyMap<number, number>, fault: 
 }
 
 /** The index of the segment leads to a place where the record is not. */
-function missing({ segment, span }: Piece, shard: ShardId, index: number): CorruptionError {
+function missing({ shard, segment, span }: Piece, index: number): CorruptionError {
   const { offset } = locate(span, index);
   return unreadable(segment, new Map([[shard, index - 1]]), { offset, got: "no such record", want: `record ${index}` });
 }
@@ -224,7 +240,7 @@ const recordOf = (frame: Frame): LogRecord => ({
   index: asIndex(frame.index),
   term: asTerm(frame.term),
   kind: entryKindOf(frame.kind),
-  body: frame.body,
+  body: recordBody(frame),
 });
 
 export function notHere(shard: ShardId, index: Index): HopError {

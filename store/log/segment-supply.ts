@@ -52,6 +52,11 @@ export class SegmentSupply {
     return Math.max(0, this.current.zeroedTo - this.current.end) + next;
   }
 
+  /** What its files take. */
+  bytes(): number {
+    return this.current.zeroedTo + (this.next?.zeroedTo ?? 0);
+  }
+
   /** Sees to it that space is prepared; returns at once. */
   replenish(): void {
     if (this.running !== undefined || this.closed || !this.isWanting()) return;

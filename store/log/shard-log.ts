@@ -60,6 +60,18 @@ export class ShardLog {
     (this.runs.at(-1) as Run).last = last;
   }
 
+  /** The log begins behind `index`, which it has, and keeps what is above. */
+  compact(index: Index): void {
+    assert(
+      index > this.base.index && index <= this.durable,
+      `the log of shard ${this.shard} begins behind a durable record: ${this.base.index + 1} to ${this.durable}, got ${index}`,
+    );
+    this.base = { index, term: this.term(index) as Term };
+    this.runs = this.runs.filter((run) => run.last > index);
+    const run = this.runs[0];
+    if (run !== undefined && run.first <= index) this.runs[0] = { first: index + 1, last: run.last, term: run.term };
+  }
+
   /** The log is empty, and begins behind `base`. */
   rebase(base: LogBase, isRemoved = false): void {
     this.base = base;

@@ -5,7 +5,9 @@
  * only the shards that have something in it, however many there are.
  */
 import { asIndex, assert, asTerm, type Index, type ShardId, type Term } from "#core/base";
-import type { HardState, LogBase, LogEntry, LogView } from "./log-store.ts";
+import type { HardState, LogBase, LogEntry, LogUsage, LogView } from "./log-store.ts";
+import type { ReadBounds } from "./record-places.ts";
+import type { ShardFacts } from "./shard-fold.ts";
 import { noBase, noState, ShardLog } from "./shard-log.ts";
 
 export abstract class ShardLogs implements LogView {
@@ -15,6 +17,10 @@ export abstract class ShardLogs implements LogView {
   private framesAppended = 0;
   private framesInFlight = 0;
   private framesDurable = 0;
+  /** Where the newest frame stands by which a log began anew or ended. */
+  private rebasedAt = 0;
+  /** Up to where each shard's records are released; those without any are left out. */
+  protected readonly releasedTo = new Map<ShardId, Index>();
 
   shards(): ShardId[] {
     return [...this.logs.keys()];
@@ -41,6 +47,12 @@ export abstract class ShardLogs implements LogView {
     if (log === undefined) return index === 0 ? asTerm(0) : undefined;
     return log.term(index);
   }
+
+  released(shard: ShardId): Index {
+    return this.releasedTo.get(shard) ?? asIndex(0);
+  }
+
+  abstract usage(): LogUsage;
 
   hardState(shard: ShardId): HardState {
     return this.logs.get(shard)?.state ?? noState;
@@ -70,6 +82,18 @@ export abstract class ShardLogs implements LogView {
     return taken;
   }
 
+  /** What is known of a shard beside its records. */
+  protected facts(shard: ShardId): ShardFacts {
+    const log = this.logs.get(shard);
+    return {
+      hasLog: log !== undefined,
+      base: log?.base ?? noBase,
+      isRemoved: log?.isRemoved ?? false,
+      state: log?.state ?? noState,
+      released: this.released(shard),
+    };
+  }
+
   protected logOf(shard: ShardId): ShardLog {
     let log = this.logs.get(shard);
     if (log === undefined) {
@@ -77,6 +101,40 @@ export abstract class ShardLogs implements LogView {
       this.logs.set(shard, log);
     }
     return log;
+  }
+
+  /** False where that is so already. */
+  protected releasing(shard: ShardId, through: Index): boolean {
+    if (through <= this.released(shard)) return false;
+    const log = this.logs.get(shard);
+    const isArchive = log === undefined || log.isRemoved;
+    assert(
+      isArchive || through <= log.base.index,
+      `only archive is released: the log of shard ${shard} begins behind ${log?.base.index}, got ${through}`,
+    );
+    this.releasedTo.set(shard, through);
+    this.framesAppended++;
+    return true;
+  }
+
+  /** What reads may see of the shard. */
+  protected bounds(shard: ShardId): ReadBounds {
+    const log = this.logs.get(shard);
+    return { base: log?.base.index ?? 0, end: Math.max(log?.durable ?? 0, log?.leaving ?? 0) + 1, released: this.released(shard) };
+  }
+
+  /** The log begins anew behind `base`, or ends. */
+  protected rebasing(shard: ShardId, base: LogBase, isRemoved = false): ShardLog {
+    const log = this.logOf(shard);
+    log.rebase(base, isRemoved);
+    this.touch(log);
+    this.rebasedAt = this.framesAppended;
+    return log;
+  }
+
+  /** A log that begins anew, or ends, does so for the disk as well. */
+  protected isRebaseDurable(): boolean {
+    return this.rebasedAt <= this.framesDurable;
   }
 
   /** The shard's log, which has entries [begin, end). */

@@ -8,16 +8,16 @@
 import fs from "node:fs";
 import { crc32 } from "node:zlib";
 import type { Salt } from "./record-frame.ts";
-import { SegmentIndex, type ShardPart, type Span } from "./segment-index.ts";
+import { listsOf, SegmentIndex, type ShardPart, type Span } from "./segment-index.ts";
 
 /** "IDX" and the format: raised when words change meaning. */
-const magic = 0x02584449;
+const magic = 0x03584449;
 
-const flag = { base: 1, state: 2, removed: 4 } as const;
+const flag = { base: 1, state: 2, removed: 4, compacted: 8 } as const;
 
 /** The sidecar's bytes, for a segment whose frames end at `end`. */
 export function encodeSidecar(index: SegmentIndex, salt: Salt, end: number): Uint8Array {
-  const words: number[] = [magic, salt.seed, salt.mark, end, index.parts.size];
+  const words: number[] = [magic, salt.seed, salt.mark, end, index.firstSegment, index.parts.size];
   for (const [shard, part] of index.parts) {
     words.push(shard);
     pushPart(words, part);
@@ -29,12 +29,18 @@ export function encodeSidecar(index: SegmentIndex, salt: Salt, end: number): Uin
   return bytes;
 }
 
-function pushPart(words: number[], { firstAppended, base, isRemoved, state, log, retired, archive }: ShardPart): void {
-  const flags = (base === undefined ? 0 : flag.base) | (state === undefined ? 0 : flag.state) | (isRemoved ? flag.removed : 0);
-  words.push(flags, ...wide(firstAppended));
+function pushPart(words: number[], part: ShardPart): void {
+  const { firstAppended, base, isRemoved, compacted, released, state, bytes } = part;
+  const flags =
+    (base === undefined ? 0 : flag.base) |
+    (state === undefined ? 0 : flag.state) |
+    (isRemoved ? flag.removed : 0) |
+    (compacted === undefined ? 0 : flag.compacted);
+  words.push(flags, ...wide(firstAppended), ...wide(released), ...wide(bytes));
   if (base !== undefined) words.push(...wide(base.index), ...wide(base.term));
+  if (compacted !== undefined) words.push(...wide(compacted.index), ...wide(compacted.term));
   if (state !== undefined) words.push(...wide(state.term), ...wide(state.vote), ...wide(state.commit));
-  for (const spans of [log, retired, archive]) {
+  for (const spans of listsOf(part)) {
     words.push(spans.length);
     for (const span of spans) {
       words.push(...wide(span.first), ...wide(span.last), ...wide(span.term), span.offsets.length);
@@ -45,13 +51,14 @@ function pushPart(words: number[], { firstAppended, base, isRemoved, state, log,
 
 /** Reads a sidecar; undefined when it is not a whole one of this segment. */
 export function decodeSidecar(bytes: Uint8Array, salt: Salt): { index: SegmentIndex; end: number } | undefined {
-  if (bytes.length < 24 || bytes.length % 4 !== 0) return undefined;
+  if (bytes.length < 28 || bytes.length % 4 !== 0) return undefined;
   const words = new Words(bytes);
   const last = bytes.length - 4;
   if (words.at(last) !== crc32(bytes.subarray(0, last))) return undefined;
   if (words.next() !== magic || words.next() !== salt.seed || words.next() !== salt.mark) return undefined;
   const end = words.next();
   const index = new SegmentIndex();
+  index.firstSegment = words.next();
   for (let shards = words.next(); shards > 0; shards--) readPart(words, index.part(words.next()));
   return { index, end };
 }
@@ -59,10 +66,13 @@ export function decodeSidecar(bytes: Uint8Array, salt: Salt): { index: SegmentIn
 function readPart(words: Words, part: ShardPart): void {
   const flags = words.next();
   part.firstAppended = words.wide();
+  part.released = words.wide();
+  part.bytes = words.wide();
   if ((flags & flag.base) !== 0) part.base = { index: words.wide(), term: words.wide() };
+  if ((flags & flag.compacted) !== 0) part.compacted = { index: words.wide(), term: words.wide() };
   if ((flags & flag.state) !== 0) part.state = { term: words.wide(), vote: words.wide(), commit: words.wide() };
   part.isRemoved = (flags & flag.removed) !== 0;
-  for (const spans of [part.log, part.retired, part.archive]) {
+  for (const spans of listsOf(part)) {
     for (let count = words.next(); count > 0; count--) spans.push(readSpan(words));
   }
 }
@@ -102,7 +112,7 @@ class Words {
 
 const wide = (value: number): [number, number] => [value >>> 0, Math.floor(value / 0x100000000)];
 
-const sidecarOf = (segmentPath: string) => segmentPath.replace(/\.log$/, ".idx");
+export const sidecarOf = (segmentPath: string) => segmentPath.replace(/\.log$/, ".idx");
 
 export function readSidecar(segmentPath: string, salt: Salt): { index: SegmentIndex; end: number } | undefined {
   try {

@@ -111,22 +111,22 @@ test("a kind of frame that this version does not know is refused by name, and no
   expect(error).toBeInstanceOf(HopError);
   expect((error as HopError).reason).toBe("STORE_UNAVAILABLE");
   expect((error as HopError).message).toContain(
-    `${segment(1, copy)} has a record of kind 99 at byte ${at}, this version knows up to ${FrameKind.archiveConfig}`,
+    `${segment(1, copy)} has a record of kind 99 at byte ${at}, this version knows up to ${FrameKind.movedRetiredConfig}`,
   );
   expect(image(copy)).toEqual(before);
   expect(() => [...auditLog(copy)]).toThrow("kind 99");
 });
 
-test("a segment of the first format is read, and what is written goes into a new one", async () => {
+test.each([1, 2])("a segment of format %d is read, and what is written goes into a new one", async (format) => {
   const log = await WalLogStore.open({ dir, ...sizes });
   for (let i = 1; i <= 3; i++) await commit(log, i, `old ${i}`);
   await log.close();
   const bytes = fs.readFileSync(segment(1));
-  bytes.writeUInt32LE(1, 8);
+  bytes.writeUInt32LE(format, 8);
   bytes.writeUInt32LE(crc32(bytes.subarray(0, 60)), 60);
   fs.writeFileSync(segment(1), bytes);
-  // A sidecar as the first format had it.
-  fs.writeFileSync(segment(1).replace(".log", ".idx"), "IDX\x01 and more of what it was");
+  // A sidecar as that format had it.
+  fs.writeFileSync(segment(1).replace(".log", ".idx"), `IDX${String.fromCharCode(format)} and more of what it was`);
   let opened = await WalLogStore.open({ dir, ...sizes });
   expect(await texts(opened)).toEqual(["1/3 old 1", "2/3 old 2", "3/3 old 3"]);
   opened.setHardState(shard, { term: asTerm(4), vote: 1, commit: asIndex(3) });

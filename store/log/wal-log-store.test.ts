@@ -340,6 +340,23 @@ describe("segments", () => {
     expect(filesIn(dir).filter((name) => name.endsWith(".idx"))).toEqual(sidecars);
   });
 
+  test("a crash just after a segment was closed loses nothing that was written since the log was last closed", async () => {
+    await (await fill(3)).close();
+    const disk = new FaultyDisk();
+    const log = await WalLogStore.open({ dir, ...small, disk });
+    const crashes: { readonly path: string; readonly durable: number }[] = [];
+    disk.watchSync = () => void crashes.push({ path: copyTo(newDir()), durable: log.durableIndex(shard) });
+    for (let i = 4; i <= 20; i++) await commit(log, i, `${i} ${"x".repeat(300)}`);
+    disk.watchSync = () => {};
+    await log.close();
+    expect(crashes.length).toBeGreaterThan(0);
+    for (const { path, durable } of crashes) {
+      const opened = await WalLogStore.open({ dir: path, ...small });
+      expect(opened.lastIndex(shard)).toBeGreaterThanOrEqual(durable);
+      await opened.close();
+    }
+  });
+
   test("a shard with few records among many of another is read whole, and not by reading everything", async () => {
     const rare = asShardId(9);
     const log = await WalLogStore.open({ dir, segmentBytes: 8 << 20 });
@@ -375,11 +392,11 @@ describe("segments", () => {
   test("a newer format is refused, and nothing is changed", async () => {
     await (await fill(2)).close();
     const fd = fs.openSync(segmentOf(1), "r+");
-    fs.writeSync(fd, new Uint8Array([3]), 0, 1, 8);
+    fs.writeSync(fd, new Uint8Array([4]), 0, 1, 8);
     fs.closeSync(fd);
     fs.writeFileSync(`${segmentOf(2)}.next`, "left over");
     const before = filesIn(dir).map((name) => [name, Bun.hash(fs.readFileSync(join(dir, name)))]);
-    await expect(WalLogStore.open({ dir, ...small })).rejects.toThrow("has format 3, this version knows up to 2");
+    await expect(WalLogStore.open({ dir, ...small })).rejects.toThrow("has format 4, this version knows up to 3");
     expect(filesIn(dir).map((name) => [name, Bun.hash(fs.readFileSync(join(dir, name)))])).toEqual(before);
   });
 

@@ -11,29 +11,22 @@ import { dirname } from "node:path";
 import { assert, HopError, type Index, noBytes, present, type ShardId, type Term } from "#core/base";
 import type { Writer } from "#proto";
 import { BoundedEntries } from "./bounded-entries.ts";
+import { openCurrent } from "./current-segment.ts";
 import { type DiskError, isNoSpace, type LogDisk, realDisk, syncFolder } from "./log-disk.ts";
-import type { EntryKind, HardState, LogEntry, LogRecord, LogStore } from "./log-store.ts";
+import type { EntryKind, HardState, LogEntry, LogRecord, LogStore, LogUsage } from "./log-store.ts";
 import { RecentEntries } from "./recent-entries.ts";
 import { RecordBatch } from "./record-batch.ts";
 import { archiveKindOf, FrameKind, recordKindOf } from "./record-frame.ts";
 import type { IndexRange } from "./record-places.ts";
 import { type Recovered, recoverLog, type TornTail } from "./recovery.ts";
-import {
-  beginSegment,
-  createSegment,
-  drawHeader,
-  drawLogId,
-  headerBytes,
-  type OpenSegment,
-  reopenSegment,
-  type Segment,
-  segmentFormat,
-} from "./segment-file.ts";
+import { type ClosedSegment, headerBytes, type OpenSegment, type Segment } from "./segment-file.ts";
 import { type Reach, SegmentReader } from "./segment-reader.ts";
 import { retryMs, SegmentSupply } from "./segment-supply.ts";
 import { noBase, type ShardLog } from "./shard-log.ts";
 import { ShardLogs } from "./shard-logs.ts";
 import { writeSidecar } from "./sidecar.ts";
+import { type TrimmedLog, Trimmer } from "./trimmer.ts";
+import { slackSegments, type TrimView, usageSteps } from "./trimming.ts";
 
 export interface WalOptions {
   readonly dir: string;
@@ -42,6 +35,10 @@ export interface WalOptions {
   /** Size of each of the two buffers; a larger batch borrows memory. */
   readonly bufferBytes?: number;
   readonly disk?: LogDisk;
+  /** Least time between two looks at which segments may go. */
+  readonly trimMs?: number;
+  /** So much of the files may be of no use, beside half of the rest, before records are moved out of the oldest one. */
+  readonly trimSlackBytes?: number;
 }
 
 /** How long a record that nothing waits for may stay in memory. */
@@ -64,10 +61,11 @@ export class WalLogStore extends ShardLogs implements LogStore {
   readonly torn: TornTail | undefined;
 
   private readonly disk: LogDisk;
-  private readonly closedSegments: Segment[];
+  private readonly closedSegments: ClosedSegment[];
   private readonly supply: SegmentSupply;
   private readonly reader: SegmentReader;
   private readonly recent = new RecentEntries();
+  private readonly trimmer: Trimmer;
   /** The shard of the record that is open. */
   private opened: { readonly log: ShardLog; readonly kind: EntryKind } | undefined;
 
@@ -85,6 +83,11 @@ export class WalLogStore extends ShardLogs implements LogStore {
   private idleTimer: ReturnType<typeof setTimeout> | undefined;
   private flushes = 0;
   private endsInMarker = false;
+  /** Told when the batch that gathers, and the one that is written, is durable or never will be. */
+  private gatheringWaits: ((isDurable: boolean) => void)[] = [];
+  private flyingWaits: ((isDurable: boolean) => void)[] = [];
+  /** What may go of the files was changed by the batches. */
+  private isTrimDue = false;
 
   /**
    * Opens the log in `dir`, or begins one there. The caller holds the folder's lock.
@@ -98,7 +101,8 @@ export class WalLogStore extends ShardLogs implements LogStore {
       const made = fs.mkdirSync(options.dir, { recursive: true, mode: 0o700 });
       if (made !== undefined) await syncFolder(disk, dirname(made));
       const recovered = recoverLog(options.dir);
-      return new WalLogStore(options, disk, recovered, await openCurrent(options, recovered, disk));
+      const current = await openCurrent(recovered, { dir: options.dir, segmentBytes: segmentBytesOf(options), disk });
+      return new WalLogStore(options, disk, recovered, current);
     } catch (error) {
       if (error instanceof HopError) throw error;
       const reason = isNoSpace(error) ? "NO_SPACE" : "STORE_UNAVAILABLE";
@@ -115,10 +119,14 @@ export class WalLogStore extends ShardLogs implements LogStore {
     this.torn = recovered?.torn;
     this.closedSegments = (recovered?.segments ?? []).filter((one) => one.header.number !== current.header.number);
     this.supply = new SegmentSupply(current, { dir: options.dir, disk, segmentBytes: segmentBytesOf(options) });
-    this.reader = new SegmentReader(() => [...this.closedSegments, this.supply.current]);
+    this.reader = new SegmentReader(() => this.segments());
     for (const [shard, log] of recovered?.logs ?? []) this.logs.set(shard, log);
+    for (const [shard, through] of recovered?.released ?? []) this.releasedTo.set(shard, through);
+    const slackBytes = options.trimSlackBytes ?? slackSegments * segmentBytesOf(options);
+    this.trimmer = new Trimmer(this.trimmed(), { disk, slackBytes, lookMs: options.trimMs ?? 1000 });
     this.settle();
     this.supply.replenish();
+    this.trimmer.due();
     if (this.logs.size > 0) this.watchIdle();
   }
 
@@ -152,19 +160,29 @@ export class WalLogStore extends ShardLogs implements LogStore {
   }
 
   setBase(shard: ShardId, index: Index, term: Term): void {
-    const log = this.logOf(shard);
-    log.rebase({ index, term });
+    this.rebasing(shard, { index, term });
     this.recent.forget(shard);
     this.filling.add({ kind: FrameKind.base, shard, index, term });
-    this.touch(log);
+  }
+
+  compact(shard: ShardId, index: Index): void {
+    const log = this.logOf(shard);
+    if (index === log.base.index) return;
+    log.compact(index);
+    this.filling.add({ kind: FrameKind.compacted, shard, index, term: log.base.term });
+    this.counted(1);
+  }
+
+  release(shard: ShardId, through: Index): void {
+    if (!this.releasing(shard, through)) return;
+    this.filling.add({ kind: FrameKind.released, shard, index: through, term: 0 });
+    this.isTrimDue = true;
   }
 
   remove(shard: ShardId): void {
-    const log = this.logOf(shard);
-    log.rebase(noBase, true);
+    const { state } = this.rebasing(shard, noBase, true);
     this.recent.forget(shard);
-    this.filling.addVote({ kind: FrameKind.removed, shard, index: log.state.commit, term: log.state.term }, log.state.vote);
-    this.touch(log);
+    this.filling.addVote({ kind: FrameKind.removed, shard, index: state.commit, term: state.term }, state.vote);
   }
 
   ingestArchive(shard: ShardId, records: readonly LogEntry[]): void {
@@ -224,6 +242,8 @@ export class WalLogStore extends ShardLogs implements LogStore {
     });
     clearTimeout(this.rideTimer);
     clearTimeout(this.retryTimer);
+    this.tellNever();
+    await this.trimmer.stop();
     await this.supply.close();
     const { path, header, index, end } = this.supply.current;
     // Says that opening need not walk the segment: it ended in order.
@@ -231,8 +251,48 @@ export class WalLogStore extends ShardLogs implements LogStore {
     this.poison ??= new Error("The log is closed");
   }
 
+  usage(): LogUsage {
+    const { movedBytes, trimmedBytes } = this.trimmer;
+    const steps = usageSteps(this.view(), this.supply.bytes());
+    for (let step = steps.next(); ; step = steps.next()) if (step.done === true) return { ...step.value, movedBytes, trimmedBytes };
+  }
+
   private reach(shard: ShardId): Reach {
-    return { shard, logEnd: Math.max(this.durableIndex(shard), this.logs.get(shard)?.leaving ?? 0) + 1 };
+    return { shard, bounds: this.bounds(shard), released: () => this.released(shard) };
+  }
+
+  private segments(): Segment[] {
+    return [...this.closedSegments, this.supply.current];
+  }
+
+  private view(): TrimView {
+    return {
+      closed: this.closedSegments,
+      segments: this.segments(),
+      bounds: (shard) => this.bounds(shard),
+      facts: (shard) => this.facts(shard),
+    };
+  }
+
+  private trimmed(): TrimmedLog {
+    return {
+      view: () => this.view(),
+      openBytes: () => this.supply.bytes(),
+      isReady: () => this.isRebaseDurable() && !this.isFull && this.poison === undefined && this.closing === undefined,
+      hasRoom: () => this.hasRoom(),
+      addAside: (add) => this.addAside(add),
+      dropOldest: () => void this.closedSegments.shift(),
+    };
+  }
+
+  private addAside(add: (batch: RecordBatch) => void): Promise<boolean> {
+    add(this.filling);
+    this.kick(false);
+    return new Promise((resolve) => this.gatheringWaits.push(resolve));
+  }
+
+  private tell(waits: ((isDurable: boolean) => void)[], isDurable: boolean): void {
+    for (const tell of waits.splice(0)) tell(isDurable);
   }
 
   /** Leaves a copy of the open record for who takes it, and for who asks for it again. */
@@ -249,6 +309,11 @@ export class WalLogStore extends ShardLogs implements LogStore {
     const out: LogEntry[] = [];
     for (const batch of [this.flying, this.filling]) batch.collect(shard, range, out);
     return out;
+  }
+
+  private tellNever(): void {
+    this.tell(this.flyingWaits, false);
+    this.tell(this.gatheringWaits, false);
   }
 
   private closeWhenWritten(): void {
@@ -286,6 +351,9 @@ export class WalLogStore extends ShardLogs implements LogStore {
     const batch = this.filling;
     this.filling = this.flying;
     this.flying = batch;
+    const waits = this.gatheringWaits;
+    this.gatheringWaits = this.flyingWaits;
+    this.flyingWaits = waits;
     this.takeOff();
     this.place();
   };
@@ -335,11 +403,18 @@ export class WalLogStore extends ShardLogs implements LogStore {
     const acknowledges = batch.count > 0;
     batch.clear();
     this.isBusy = false;
+    if (this.flyingWaits.length > 0) this.tell(this.flyingWaits, true);
+    if (this.isTrimDue) this.dueNow();
     if (acknowledges) this.onDurable();
     if (this.isUrgent) this.kick(true);
     if (!this.endsInMarker) this.watchIdle();
     this.supply.replenish();
     this.closeWhenWritten();
+  }
+
+  private dueNow(): void {
+    this.isTrimDue = false;
+    this.trimmer.due();
   }
 
   private async turnOver(): Promise<void> {
@@ -349,9 +424,12 @@ export class WalLogStore extends ShardLogs implements LogStore {
     } catch (error) {
       return this.failed(error as Error, this.replace);
     }
-    this.closedSegments.push({ path: full.path, header: full.header, index: full.index, end: full.end });
+    const closed = { path: full.path, header: full.header, index: full.index, end: full.end, size: full.zeroedTo };
+    this.closedSegments.push(closed);
     this.place();
+    this.trimmer.due();
     await full.zeroing?.catch(() => {});
+    closed.size = full.zeroedTo;
     fs.closeSync(full.fd);
     writeSidecar(full.path, full.header, full.index, full.end);
   }
@@ -363,6 +441,8 @@ export class WalLogStore extends ShardLogs implements LogStore {
       cause: error,
     });
     this.onPoison(this.poison);
+    this.tellNever();
+    void this.trimmer.stop();
     this.closeWhenWritten();
   }
 
@@ -388,25 +468,5 @@ export class WalLogStore extends ShardLogs implements LogStore {
   private writeMarker(): void {
     this.filling.addMarker();
     this.flush();
-  }
-}
-
-/** The segment to write on in: the last one, or a new one where there is none. */
-async function openCurrent(options: WalOptions, recovered: Recovered | undefined, disk: LogDisk): Promise<OpenSegment> {
-  const { dir } = options;
-  const limit = segmentBytesOf(options);
-  const last = recovered?.segments.at(-1);
-  const isOpen = last !== undefined && recovered?.headless === undefined;
-  // An older format has no place for what is written now.
-  if (isOpen && last.header.format === segmentFormat) return reopenSegment(last, limit);
-  const number = recovered?.headless ?? (last?.header.number ?? 0) + 1;
-  const segment = await createSegment(dir, drawHeader(number, last?.header.logId ?? drawLogId()), limit, disk);
-  try {
-    await beginSegment(dir, segment, disk);
-    return segment;
-  } catch (error) {
-    fs.closeSync(segment.fd);
-    fs.rmSync(segment.path, { force: true });
-    throw error;
   }
 }
