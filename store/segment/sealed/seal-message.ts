@@ -1,0 +1,17 @@
+/** What goes between a node and the thread that seals for it; buffers change hands and are not copied. */
+import type { Index, ShardId } from "#core/base";
+import type { Damage } from "../../corruption-error.ts";
+import type { SealedSegment } from "./summary.ts";
+
+export type SealRequest =
+  /** Forgets what came before. */
+  | { readonly kind: "begin"; readonly shard: ShardId; readonly firstIndex: Index }
+  | { readonly kind: "batch"; readonly batch: Uint8Array }
+  | { readonly kind: "end"; readonly lastIndex: Index };
+
+/** One for each request, in order. */
+export type SealReply =
+  | { readonly kind: "taken" }
+  | { readonly kind: "sealed"; readonly sealed: SealedSegment }
+  | { readonly kind: "damaged"; readonly damage: Damage }
+  | { readonly kind: "failed"; readonly message: string };
