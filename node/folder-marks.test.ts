@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { diskIdOf, requireOwnLog } from "./folder-marks.ts";
@@ -21,7 +21,23 @@ test("a node whose log is gone does not go on under its old number", async () =>
   const config = { dataDir, version: "0.1.0", grpcPort: 0, httpPort: 0 };
   await (await startNode(config)).close();
   await (await startNode(config)).close();
-  rmSync(join(dataDir, "log"), { recursive: true });
-  for (let tries = 0; tries < 2; tries++) await expect(startNode(config)).rejects.toThrow("joins as a new node");
+  const log = join(dataDir, "log");
+  const kept = join(dataDir, "kept");
+  renameSync(log, kept);
+  const files = readdirSync(dataDir).sort();
+  for (let tries = 0; tries < 2; tries++) {
+    await expect(startNode(config)).rejects.toThrow("joins as a new node");
+    // What would be needed with the log, should it come back, is where it was.
+    expect(readdirSync(dataDir).sort()).toEqual(files);
+  }
+  const other = mkdtempSync(join(tmpdir(), "hop-marks-"));
+  await (await startNode({ ...config, dataDir: other })).close();
+  renameSync(join(other, "log"), log);
+  await expect(startNode(config)).rejects.toThrow("joins as a new node");
+  expect(readdirSync(dataDir).sort()).toEqual([...files, "log"].sort());
+  rmSync(log, { recursive: true });
+  renameSync(kept, log);
+  await (await startNode(config)).close();
+  rmSync(other, { recursive: true });
   rmSync(dataDir, { recursive: true });
 });

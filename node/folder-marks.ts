@@ -15,15 +15,26 @@ const logFile = "log-id";
 export const diskIdOf = (dataDir: string) =>
   markIn(dataDir, diskFile, () => Buffer.from(crypto.getRandomValues(new Uint8Array(8))).toString("hex"));
 
+/** Throws `HopError` HASH_MISMATCH where a log belongs to the folder, and there is none: one that is opened would be made anew. */
+export function requireLogThere(dataDir: string): void {
+  const mark = join(dataDir, logFile);
+  const dir = join(dataDir, "log");
+  if (!fs.existsSync(mark) || (fs.existsSync(dir) && fs.readdirSync(dir).length > 0)) return;
+  throw foreignLog(dataDir, "gone", fs.readFileSync(mark, "utf8").trim());
+}
+
 /** Throws `HopError` HASH_MISMATCH where another log than `logId` belongs to the folder. */
 export function requireOwnLog(dataDir: string, logId: string): void {
   const known = markIn(dataDir, logFile, () => logId);
   if (known === logId) return;
-  throw new HopError(
-    "HASH_MISMATCH",
-    `Cannot use ${dataDir}: its log is ${logId}, want ${known}; a node whose log is gone must not go on under its old number: put the log back, or start with an empty data folder, and it joins as a new node`,
-  );
+  throw foreignLog(dataDir, logId, known);
 }
+
+const foreignLog = (dataDir: string, got: string, want: string) =>
+  new HopError(
+    "HASH_MISMATCH",
+    `Cannot use ${dataDir}: its log is ${got}, want ${want}; a node whose log is gone must not go on under its old number: put the log back, or start with an empty data folder, and it joins as a new node`,
+  );
 
 function markIn(dataDir: string, file: string, draw: () => string): string {
   const path = join(dataDir, file);

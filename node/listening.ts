@@ -10,19 +10,25 @@ export function listen(server: Server, address: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) => {
       if (error === null) resolve(port);
-      else reject(cannotListen(address, error));
+      else reject(cannotListen(address, error, "--listen"));
     });
   });
 }
 
-export function cannotListen(address: string, cause: unknown): HopError {
-  const why = cause instanceof Error ? cause.message : "unknown cause";
-  return new HopError(
-    "STORE_UNAVAILABLE",
-    `Cannot listen on ${address}: it is in use or not an address of this machine (${why}); stop what uses it or choose another port`,
-    { cause },
-  );
+/** `option`: the command line's way to say another address or port. */
+export function cannotListen(address: string, cause: unknown, option: string): HopError {
+  const said = cause instanceof Error ? cause.message : "unknown cause";
+  // grpc has the system's code in its message alone.
+  const code = (cause as NodeJS.ErrnoException).code ?? /\bE[A-Z]{4,}\b/.exec(said)?.[0] ?? "";
+  const why = reasons[code] ?? `${said}; choose another with`;
+  return new HopError("STORE_UNAVAILABLE", `Cannot listen on ${address}${code === "" ? "" : ` (${code})`}: ${why} ${option}`, { cause });
 }
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: "the port is in use; stop what uses it, or choose another port with",
+  EADDRNOTAVAIL: "it is not an address of this machine; choose one that is with",
+  EACCES: "this user may not; choose a port from 1024 on with",
+};
 
 /** Lets open calls end, but not for ever. */
 export function shutDown(server: Server): Promise<void> {

@@ -29,6 +29,7 @@ const commands: PlacementCommand[] = [
   { kind: "cancel-change", shard },
   { kind: "cancel-change", shard, epoch: 7, reason: "because" },
   { kind: "set-replication", count: 5 },
+  { kind: "set-replication", count: 3, reason: "fewer nodes" },
   { kind: "set-entry", class: "policy", name: "p", value: Uint8Array.of(1, 2) },
   { kind: "set-entry", class: "policy", name: "p", value: new Uint8Array(0), removed: true, expected: 3 },
   { kind: "set-entry", class: "policy", name: "p", value: Uint8Array.of(1), expected: 0 },
@@ -82,5 +83,6 @@ test("a node's report comes back as it was", () => {
     [shard, load],
     [asShardId(9), idle],
   ]);
-  expect(decodeReport(encodeReport(node, loads), 50)).toEqual({ node, report: { lastHeardMs: 50, loads } });
+  expect(decodeReport(encodeReport(node, loads), 50)).toEqual({ node, report: { lastHeardMs: 50, loads, isFull: false } });
+  expect(decodeReport(encodeReport(node, loads, true), 50).report.isFull).toBe(true);
 });

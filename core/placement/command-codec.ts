@@ -106,7 +106,7 @@ export function decodeCommand(bytes: Uint8Array): PlacementCommand {
       return { kind: "cancel-change", shard: asShardId(shard), ...set({ epoch, reason }) };
     }
     case "setReplication":
-      return { kind: "set-replication", count: message.value.count };
+      return { kind: "set-replication", count: message.value.count, ...set({ reason: message.value.reason }) };
     case "setEntry": {
       const { class: entryClass, name, value, removed, checked, expected } = message.value;
       return { kind: "set-entry", class: entryClass, name, value, ...set({ removed }), ...(checked ? { expected } : {}) };
@@ -146,8 +146,10 @@ export function decodeReply(bytes: Uint8Array): PlacementReply {
   switch (message.kind) {
     case "done":
       return { kind: "done" };
-    case "joined":
-      return { kind: "joined", clusterId: message.value.clusterId, node: asNodeId(message.value.node) };
+    case "joined": {
+      const { clusterId, node, objects, restoreEpoch } = message.value;
+      return { kind: "joined", clusterId, node: asNodeId(node), ...set({ objects, restoreEpoch }) };
+    }
     case "leased":
       return { kind: "leased", ...message.value };
     case "split":

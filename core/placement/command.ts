@@ -126,6 +126,8 @@ export interface SetReplication {
   readonly kind: "set-replication";
   /** 1, 3, 5 or 7. */
   readonly count: number;
+  /** For people. */
+  readonly reason?: string;
 }
 
 export type PlacementCommand =
@@ -155,7 +157,14 @@ export interface PlacementInput {
 
 export type PlacementReply =
   | { readonly kind: "done" }
-  | { readonly kind: "joined"; readonly clusterId: string; readonly node: NodeId }
+  /** `objects` and `restoreEpoch` of a cluster that was rebuilt from object storage. */
+  | {
+      readonly kind: "joined";
+      readonly clusterId: string;
+      readonly node: NodeId;
+      readonly objects?: string;
+      readonly restoreEpoch?: number;
+    }
   /** `version`: whoever leads under this lease acts on no view older than this. */
   | { readonly kind: "leased"; readonly epoch: number; readonly version: number }
   | { readonly kind: "split"; readonly child: ShardId; readonly change: number }

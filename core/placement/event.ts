@@ -3,9 +3,11 @@ import {
   type BundleDeployed,
   type ChangeCancelled,
   type ClusterCreated,
+  type ClusterRestored,
   decodeBundleDeployed,
   decodeChangeCancelled,
   decodeClusterCreated,
+  decodeClusterRestored,
   decodeEntrySet,
   decodeLeadershipGranted,
   decodeMergeDecided,
@@ -26,6 +28,7 @@ import {
   encodeBundleDeployed,
   encodeChangeCancelled,
   encodeClusterCreated,
+  encodeClusterRestored,
   encodeEntrySet,
   encodeLeadershipGranted,
   encodeMergeDecided,
@@ -61,6 +64,7 @@ import {
 
 export type ClusterEvent =
   | { readonly kind: typeof EventKind.clusterCreated; readonly body: ClusterCreated }
+  | { readonly kind: typeof EventKind.clusterRestored; readonly body: ClusterRestored }
   | { readonly kind: typeof EventKind.replicationWanted; readonly body: ReplicationWanted };
 
 export type NodeEvent =
@@ -91,6 +95,8 @@ export function encodeBody(w: Writer, e: PlacementEvent): void {
   switch (e.kind) {
     case EventKind.clusterCreated:
       return encodeClusterCreated(w, e.body);
+    case EventKind.clusterRestored:
+      return encodeClusterRestored(w, e.body);
     case EventKind.replicationWanted:
       return encodeReplicationWanted(w, e.body);
     case EventKind.nodeJoined:
@@ -133,6 +139,8 @@ export function decodeBody(kind: number, payload: Uint8Array): PlacementEvent | 
   switch (kind) {
     case EventKind.clusterCreated:
       return { kind, body: fromBytes(decodeClusterCreated, payload) };
+    case EventKind.clusterRestored:
+      return { kind, body: fromBytes(decodeClusterRestored, payload) };
     case EventKind.replicationWanted:
       return { kind, body: fromBytes(decodeReplicationWanted, payload) };
     case EventKind.nodeJoined:

@@ -34,6 +34,14 @@ export type { NodeReport, PlanInput, PlanOptions, PlanStep, ShardLoadReport } fr
 export { planDefaults } from "./plan/plan-input.ts";
 export { decodeReport, encodeReport } from "./plan/report-codec.ts";
 export type { Deploy, DeployedType, NamespaceDeployments } from "./registry.ts";
+export {
+  leaseEpochsSkipped,
+  type RestoredCluster,
+  type RestoredShard,
+  restoredPlacement,
+  type UploadedPlacement,
+  uploadedPlacement,
+} from "./restored.ts";
 export type { PendingChange, ReplicaSet, RetiredShard, ShardEntry, ShardLease } from "./shard-entry.ts";
 export { holders, isSettled, isVoter, sameNodes } from "./shard-entry.ts";
 export type { PlacementCheckpoint, PlacementRow } from "./unsaved-parts.ts";

@@ -23,6 +23,7 @@ import {
 } from "#core/base";
 import { appendEvent, followEvent } from "#core/merkle";
 import {
+  type ClusterRestored,
   decodeEvent,
   decodePlacementStates,
   decodeRecord,
@@ -38,9 +39,10 @@ import { decideSetEntry, entryPartition, type SetEntry, setEntryProblem } from "
 import { decodeBody, encodeBody } from "./event.ts";
 import { decideCancelChange, decideFrozen, decideMergeCancel, decideMergeDone, decideWantMerge, decideWantSplit } from "./key-change.ts";
 import { decideBootstrap, decideJoin, decideLeave, decideRemove, decideReplication } from "./membership.ts";
-import { applyEvent, emptyState, type PlacementState, partOf } from "./placement-state.ts";
+import { applyEvent, clusterPartition, emptyState, type PlacementState, partOf } from "./placement-state.ts";
 import { type Deploy, type DeployedType, decideDeploy, deployedVersion, deployPartition, emptyNamespace } from "./registry.ts";
 import { decideLease, decideReplicasChanged, decideWantReplicas } from "./replicas.ts";
+import { applyRestored } from "./restored.ts";
 import { encodePart, loadPart } from "./saved-state.ts";
 import { orderedRanges } from "./shard-map.ts";
 import { type PlacementCheckpoint, UnsavedParts } from "./unsaved-parts.ts";
@@ -131,6 +133,12 @@ export class PlacementMachine {
     return [{ kind: "reply", request: input.request, reply: this.complete(reply), after: this.committed() }];
   }
 
+  /** The first records of a log that begins with what a cluster before it had. */
+  restore(events: readonly ClusterRestored[], by: Pick<PlacementInput, "nowMs" | "identity">): void {
+    assert(this.leads !== undefined && this.state.parts.size === 0, "only a leader of an empty placement restores it");
+    for (const body of events) this.append([{ partition: clusterPartition, event: { kind: EventKind.clusterRestored, body } }], by);
+  }
+
   /** The state as it is now; on a leader also what is not committed yet: compare its version with the commit index. */
   view(): ClusterView {
     this.shown ??= viewOf(this.state, this.changedIn);
@@ -194,7 +202,7 @@ export class PlacementMachine {
     this.last = asIndex(index);
   }
 
-  private append(events: readonly Decided[], input: PlacementInput): void {
+  private append(events: readonly Decided[], input: Pick<PlacementInput, "nowMs" | "identity">): void {
     const { log, hasher } = this.options;
     const index = asIndex(this.last + 1);
     this.last = index;
@@ -220,8 +228,15 @@ export class PlacementMachine {
     this.changed(this.last);
     this.unsaved.changed(partition, this.last);
     const event = decodeBody(kind, payload);
+    if (event?.kind === EventKind.clusterRestored) return this.restored(event.body);
     if (kind === EventKind.shardCreated || kind === EventKind.splitDone || kind === EventKind.mergeDecided) this.hasNewRanges = true;
     if (event !== undefined) applyEvent(this.state, partition, event, { timeMs, identity: named(identity), version: this.last });
+  }
+
+  private restored(body: ClusterRestored): void {
+    applyRestored(this.state, body, { version: this.last, witness: (part) => this.clock.witness(part) });
+    for (const partition of this.state.parts.keys()) this.unsaved.changed(partition, this.last);
+    this.hasNewRanges = true;
   }
 
   private changed(index: Index): void {

@@ -2,10 +2,10 @@
 import { asNodeId, keyMax, limits, type NodeId, utf8Bytes } from "#core/base";
 import { EventKind, type NodeInfo } from "#proto";
 import { addressProblem, isLoopbackAddress } from "./address.ts";
-import type { Bootstrap, Join, SetReplication } from "./command.ts";
+import type { Bootstrap, Join, PlacementReply, SetReplication } from "./command.ts";
 import { type Decided, type Decision, decided, done, onMap, refused } from "./decision.ts";
 import { type NodeEntry, nextNodeId, nodePartition } from "./node-entry.ts";
-import { clusterPartition, type PlacementState } from "./placement-state.ts";
+import { clusterPartition, type PlacementState, type Settings } from "./placement-state.ts";
 import { shardsOn } from "./shard-map.ts";
 
 export const replicationDefault = 3;
@@ -29,7 +29,10 @@ export function decideBootstrap(state: PlacementState, command: Bootstrap): Deci
   const edge = (i: number) => Math.floor(((keyMax + 1) / shards) * i);
   return decided(
     { kind: "joined", clusterId, node: firstNode },
-    { partition: clusterPartition, event: { kind: EventKind.clusterCreated, body: { clusterId, replicationWanted } } },
+    {
+      partition: clusterPartition,
+      event: { kind: EventKind.clusterCreated, body: { clusterId, replicationWanted, objects: "", restoreEpoch: 0 } },
+    },
     { partition: nodePartition(firstNode), event: { kind: EventKind.nodeJoined, body: { info } } },
     created(0, 0, 0),
     ...Array.from({ length: shards }, (_, i) => created(i + 1, edge(i), edge(i + 1) - 1)),
@@ -47,10 +50,15 @@ export function decideJoin(state: PlacementState, command: Join): Decision {
   const known = command.node === undefined ? knownByDisk(state, info) : state.nodes.get(command.node);
   if (command.node !== undefined && known === undefined)
     return refused("NODE_NOT_FOUND", `Cannot join: node ${command.node} was never a member of cluster ${clusterId}`);
-  return known === undefined ? joinNew(state, clusterId, info) : joinAgain(clusterId, known, info);
+  return known === undefined ? joinNew(state, state.settings, info) : joinAgain(state.settings, known, info);
 }
 
-function joinNew(state: PlacementState, clusterId: string, info: NodeInfo): Decision {
+/** Who joins is told where the cluster's objects are, if not under its id. */
+function joined({ clusterId, objects, restoreEpoch }: Settings, node: NodeId): PlacementReply {
+  return { kind: "joined", clusterId, node, ...(restoreEpoch > 0 ? { objects, restoreEpoch } : {}) };
+}
+
+function joinNew(state: PlacementState, settings: Settings, info: NodeInfo): Decision {
   const node = nextNodeId(state.nodes);
   const events: Decided[] = [{ partition: nodePartition(node), event: { kind: EventKind.nodeJoined, body: { info } } }];
   for (const old of state.nodes.values()) {
@@ -58,16 +66,16 @@ function joinNew(state: PlacementState, clusterId: string, info: NodeInfo): Deci
     const event = { kind: EventKind.nodeLeaving, body: { lost: true, replacedBy: node } } as const;
     events.push({ partition: nodePartition(old.node), event });
   }
-  return decided({ kind: "joined", clusterId, node }, ...events);
+  return decided(joined(settings, node), ...events);
 }
 
-function joinAgain(clusterId: string, known: NodeEntry, info: NodeInfo): Decision {
+function joinAgain(settings: Settings, known: NodeEntry, info: NodeInfo): Decision {
   const { node } = known;
   if (known.standing === "removed")
     return refused("NOT_A_MEMBER", `Cannot join: node ${node} was removed from the cluster; begin again with an empty data folder`);
   if (known.info.disk !== info.disk)
     return refused("NOT_A_MEMBER", `Cannot join: node ${node} has another data folder; begin again with an empty one`);
-  const reply = { kind: "joined", clusterId, node } as const;
+  const reply = joined(settings, node);
   if (sameInfo(known.info, info)) return decided(reply);
   return decided(reply, { partition: nodePartition(node), event: { kind: EventKind.nodeUpdated, body: { info } } });
 }
@@ -101,7 +109,8 @@ export function decideReplication(state: PlacementState, command: SetReplication
   if (problem !== undefined) return refused("BAD_REQUEST", `Cannot set the replication factor: ${problem}`);
   if (state.settings === undefined) return refused("STORE_UNAVAILABLE", "Cannot set the replication factor: the cluster is not made yet");
   if (state.settings.replicationWanted === command.count) return decided(done);
-  return decided(done, { partition: clusterPartition, event: { kind: EventKind.replicationWanted, body: { count: command.count } } });
+  const { count, reason = "" } = command;
+  return decided(done, { partition: clusterPartition, event: { kind: EventKind.replicationWanted, body: { count, reason } } });
 }
 
 function leaving(node: NodeId, lost: boolean): Decided {

@@ -8,7 +8,7 @@
 import type { NodeId } from "#core/base";
 import { asNodeId, type Partition, present } from "#core/base";
 import { PartitionChain } from "#core/merkle";
-import { EventKind, type Identity, type NodeInfo } from "#proto";
+import { EventKind, type Identity, type NodeInfo, type ReplicationSetting, type ReplicationWanted } from "#proto";
 import { applyEntry, type Entry, entryOfPartition } from "./entry.ts";
 import type { NodeEvent, PlacementEvent } from "./event.ts";
 import { emptyInfo, type NodeEntry, nodeOfPartition } from "./node-entry.ts";
@@ -29,6 +29,12 @@ export interface Part {
 export interface Settings {
   readonly clusterId: string;
   readonly replicationWanted: number;
+  /** Who set that; undefined while it is what the cluster was made with. */
+  readonly replicationSet: ReplicationSetting | undefined;
+  /** Begins the keys of the cluster's objects; empty = its id. */
+  readonly objects: string;
+  /** 0 = it was never rebuilt. */
+  readonly restoreEpoch: number;
 }
 
 export interface PlacementState {
@@ -62,10 +68,13 @@ export interface AppliedAt extends LoggedAt {
 export function applyEvent(state: PlacementState, partition: Partition, event: PlacementEvent, at: AppliedAt): void {
   switch (event.kind) {
     case EventKind.clusterCreated:
-      state.settings = { ...event.body };
+      state.settings = { ...event.body, replicationSet: undefined };
+      return;
+    case EventKind.clusterRestored:
+      // It is of all partitions: the machine folds it in.
       return;
     case EventKind.replicationWanted:
-      state.settings = { clusterId: state.settings?.clusterId ?? "", replicationWanted: event.body.count };
+      state.settings = afterReplication(state.settings, event.body, at);
       return;
     case EventKind.nodeJoined:
     case EventKind.nodeUpdated:
@@ -83,6 +92,17 @@ export function applyEvent(state: PlacementState, partition: Partition, event: P
     default:
       return applyMap(state.map, event, at);
   }
+}
+
+function afterReplication(before: Settings | undefined, { count, reason }: ReplicationWanted, at: AppliedAt): Settings {
+  const version = (before?.replicationSet?.version ?? 1) + 1;
+  return {
+    clusterId: before?.clusterId ?? "",
+    objects: before?.objects ?? "",
+    restoreEpoch: before?.restoreEpoch ?? 0,
+    replicationWanted: count,
+    replicationSet: { count, version, changedMs: at.timeMs, identity: at.identity, reason },
+  };
 }
 
 function applyNode(state: PlacementState, node: NodeId, event: NodeEvent, at: AppliedAt): void {

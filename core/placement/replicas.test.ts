@@ -96,10 +96,12 @@ describe("members of a shard", () => {
   });
 });
 
-test("the replication factor is set once, to an odd number", () => {
+test("the replication factor is set once, to an odd number, and it is known who did so and why", () => {
   const placement = Placement.of(1);
-  expect(placement.do({ kind: "set-replication", count: 5 })).toEqual({ kind: "done" });
-  const { version } = placement.view;
+  expect(placement.view.replicationSet).toBeUndefined();
+  expect(placement.do({ kind: "set-replication", count: 5, reason: "more nodes" })).toEqual({ kind: "done" });
+  const { version, replicationSet } = placement.view;
+  expect(replicationSet).toMatchObject({ count: 5, version: 2, reason: "more nodes", identity: expect.anything() });
   placement.do({ kind: "set-replication", count: 5 });
   expect([placement.view.replicationWanted, placement.view.version]).toEqual([5, version]);
   for (const count of [0, 2, 9]) expect(placement.refusal({ kind: "set-replication", count })).toMatchObject({ reject: "BAD_REQUEST" });

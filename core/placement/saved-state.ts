@@ -19,7 +19,7 @@ export function encodePart(state: PlacementState, part: Part): Uint8Array {
 }
 
 function contentOf(state: PlacementState, partition: Partition): PlacementStateInit {
-  if (partition === clusterPartition) return { cluster: state.settings };
+  if (partition === clusterPartition) return { cluster: state.settings, replication: state.settings?.replicationSet };
   if (partition === mapPartition) return { map: saveMap(state.map) };
   const node = nodeOfPartition(partition);
   const entry = node === undefined ? undefined : state.nodes.get(node);
@@ -39,7 +39,7 @@ export function loadPart(state: PlacementState, bytes: Uint8Array): Part {
     throw new RangeError(`Cannot load ${partition}: state format ${saved.format}, want ${placementFormat}`);
   const part = { chain: new PartitionChain(partition, { ...saved, lastShard: 0 }), timeMs: saved.timeMs, logical: saved.logical };
   state.parts.set(partition, part);
-  if (saved.cluster !== undefined) state.settings = saved.cluster;
+  if (saved.cluster !== undefined) state.settings = { ...saved.cluster, replicationSet: saved.replication };
   if (saved.map !== undefined) state.map = loadMap(saved.map);
   if (saved.node !== undefined) {
     const entry = loadNode(saved.node);

@@ -17,6 +17,7 @@ function full(): Placement {
   placement.do({ kind: "set-entry", class: "namespace", name: "gone", value: Uint8Array.of(), removed: true });
   placement.do({ kind: "deploy", namespace: "n", deploy: { bundle: new Uint8Array(32).fill(3), size: 9, types: ["b", "a"] } });
   placement.do({ kind: "leave", node: asNodeId(4) });
+  placement.do({ kind: "set-replication", count: 1, reason: "few nodes" });
   return placement;
 }
 

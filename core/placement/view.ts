@@ -5,6 +5,7 @@
  * record in it, so a view may be shown to others when that index is committed.
  */
 import type { Epoch, Key, NodeId, ShardId } from "#core/base";
+import type { ReplicationSetting } from "#proto";
 import { type Entry, entryPartition } from "./entry.ts";
 import type { NodeEntry } from "./node-entry.ts";
 import type { PlacementState } from "./placement-state.ts";
@@ -20,6 +21,8 @@ export interface ClusterView {
   /** Raised with what matters to routing: ranges, members, leaders. */
   readonly mapEpoch: Epoch;
   readonly replicationWanted: number;
+  /** Who set that; undefined while it is what the cluster was made with. */
+  readonly replicationSet: ReplicationSetting | undefined;
   /** By id; removed ones among them. */
   readonly nodes: ReadonlyMap<NodeId, NodeEntry>;
   /** Shard 0; it has no keys. */
@@ -42,6 +45,8 @@ export interface ViewParts {
   readonly version: number;
   readonly mapEpoch: number;
   readonly replicationWanted: number;
+  /** Who set that; undefined while it is what the cluster was made with. */
+  readonly replicationSet: ReplicationSetting | undefined;
   readonly nodes: Iterable<NodeEntry>;
   readonly shards: Iterable<ShardEntry>;
   readonly retired: Iterable<RetiredShard>;
@@ -59,6 +64,7 @@ export function makeView(parts: ViewParts): ClusterView {
     version: parts.version,
     mapEpoch: parts.mapEpoch as Epoch,
     replicationWanted: parts.replicationWanted,
+    replicationSet: parts.replicationSet,
     nodes: new Map([...parts.nodes].sort((a, b) => a.node - b.node).map((each) => [each.node, each])),
     placement: all.find((each) => each.shard === 0),
     shards: new Map(shards.map((each) => [each.shard, each])),
@@ -77,6 +83,7 @@ export function viewOf(state: PlacementState, version: number): ClusterView {
     version,
     mapEpoch: map.epoch,
     replicationWanted: settings?.replicationWanted ?? 0,
+    replicationSet: settings?.replicationSet,
     nodes: state.nodes.values(),
     shards: map.shards.values(),
     retired: map.retired.values(),
@@ -90,6 +97,7 @@ export const emptyView: ClusterView = makeView({
   version: 0,
   mapEpoch: 0,
   replicationWanted: 0,
+  replicationSet: undefined,
   nodes: [],
   shards: [],
   retired: [],

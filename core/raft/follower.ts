@@ -47,8 +47,11 @@ function isNews(raft: RaftState, snapshot: SnapshotMeta): boolean {
 
 /** Whether stepping the message would replace the log, so that the state has to be there before. */
 export function wantsSnapshot(raft: RaftState, { term, snapshot }: Message): boolean {
-  if (snapshot === undefined || term < raft.term || raft.role === "leader") return false;
-  return isNews(raft, snapshot) && !raft.log.matches(snapshot.index, snapshot.term);
+  if (snapshot === undefined) return false;
+  // A follower takes one of any term: what was committed is committed in every later one. A leader of an
+  // older term follows as soon as it steps the message.
+  const isTaken = term > raft.term || raft.role === "follower" || (term === raft.term && raft.role !== "leader");
+  return isTaken && isNews(raft, snapshot) && !raft.log.matches(snapshot.index, snapshot.term);
 }
 
 /** False if the snapshot tells nothing new, or is none. */

@@ -54,6 +54,26 @@ test("the only voter leads at once, and an entry is committed when it is durable
   expect(one.raft.commit).toBe(asIndex(3));
 });
 
+test("a leader takes no snapshot of its own term, and wants the states of one that a later leader sends", () => {
+  const one = member([1]);
+  one.raft.campaign();
+  settle(one);
+  const snapshot = { index: asIndex(50), term: asTerm(1), conf: { ...noConf, voters: [node(1), node(2)] } };
+  const offered = (term: number) => message({ kind: MessageKind.snapshot, term: asTerm(term), snapshot });
+  expect([one.raft.role, one.raft.wantsSnapshot(offered(1)), one.raft.wantsSnapshot(offered(2))]).toEqual(["leader", false, true]);
+});
+
+test("a follower wants the states of a snapshot of an older term too, as stepping it would replace its log", () => {
+  const one = member([1, 2]);
+  one.raft.step(message({ kind: MessageKind.heartbeat, term: asTerm(5) }));
+  settle(one);
+  const snapshot = { index: asIndex(50), term: asTerm(1), conf: { ...noConf, voters: [node(1), node(2)] } };
+  const late = message({ kind: MessageKind.snapshot, term: asTerm(4), snapshot });
+  expect([one.raft.role, one.raft.term, one.raft.wantsSnapshot(late)]).toEqual(["follower", asTerm(5), true]);
+  one.raft.step(late);
+  expect(one.raft.lastIndex()).toBe(asIndex(50));
+});
+
 test("what waits for its commit is bounded, but one entry of any size is taken", () => {
   const one = member([1], { maxUncommittedBytes: 100 });
   one.raft.campaign();

@@ -43,7 +43,7 @@ export class TestPeer implements Disposable {
   }
 }
 
-export const addressOfPeer = (net: TcpPeerNet): SocketAddress => {
+export const addressOfPeer = (net: Pick<TcpPeerNet, "address">): SocketAddress => {
   const [hostname, port] = net.address.split(":");
   return { hostname: hostname as string, port: Number(port) };
 };
@@ -54,7 +54,7 @@ export class Pretender implements Disposable {
   closing: Closing | undefined;
   readonly connection: Connection<OutItem>;
 
-  constructor(target: TcpPeerNet) {
+  constructor(target: Pick<TcpPeerNet, "address">) {
     this.connection = connectSocket(addressOfPeer(target), peerCodec, frameBounds, () => ({
       item: (item) => void this.items.push(item),
       ended: () => {},

@@ -141,6 +141,13 @@ export class SeedSearch {
     return false;
   }
 
+  /** Clusters that the seeds are of now, each with a seed that said so. */
+  async clusters(): Promise<readonly { readonly clusterId: string; readonly address: string }[]> {
+    await this.round();
+    const found = new Map(this.members().map(({ address, answer }) => [answer.clusterId, address]));
+    return [...found].map(([clusterId, address]) => ({ clusterId, address }));
+  }
+
   stop(): void {
     this.stopped.abort();
     this.wake();
@@ -223,7 +230,7 @@ export class SeedSearch {
   /** The one cluster that the seeds are of; undefined where there is none, or more than one. */
   private agree(): FoundCluster | undefined {
     const asked = this.states.flatMap((state) => state.asked);
-    const members = asked.flatMap(({ address, outcome }) => (outcome.kind === "member" ? [{ address, answer: outcome.answer }] : []));
+    const members = this.members();
     const clusters = [...new Set(members.map(({ answer }) => answer.clusterId))];
     if (clusters.length > 1) {
       const who = clusters.map((id) => `${id} (${members.find(({ answer }) => answer.clusterId === id)?.address})`);
@@ -238,6 +245,12 @@ export class SeedSearch {
     this.show(`joining cluster ${clusterId}`);
     const voters = new Map(members.flatMap(({ answer }) => answer.voter).map((voter) => [voter.node, voter]));
     return { clusterId, members: members.map(({ address }) => address), voters: [...voters.values()] };
+  }
+
+  /** Seeds that are of a cluster, by the last round. */
+  private members(): { readonly address: string; readonly answer: SeedAnswer }[] {
+    const asked = this.states.flatMap((state) => state.asked);
+    return asked.flatMap(({ address, outcome }) => (outcome.kind === "member" ? [{ address, answer: outcome.answer }] : []));
   }
 
   private show(problem: string): void {

@@ -3,10 +3,11 @@
  * node dials to each peer, and one that each peer dials to it.
  */
 import { randomBytes } from "node:crypto";
-import { asNodeId, bytesEqual, HopError, type NodeId, type ShardId } from "#core/base";
+import { asNodeId, bytesEqual, type NodeId, type ShardId } from "#core/base";
 import type { PeerHello, RaftMessageInit } from "#proto";
 import { type SocketPeer, type SocketServer, type SocketTls, serveSocket } from "#proto/connection";
 import { addressOf, isLoopback } from "../config.ts";
+import { cannotListen } from "../listening.ts";
 import type { Logger } from "../observe/logger.ts";
 import { errorFields } from "../observe/logger.ts";
 import { AcceptedLink, type AcceptParts } from "./accepted-link.ts";
@@ -219,8 +220,7 @@ export class TcpPeerNet implements PeerNet {
         },
       );
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      throw new HopError("STORE_UNAVAILABLE", `Cannot listen for peers on ${addressOf(host, port)}: ${message}`, { cause: error });
+      throw cannotListen(`${addressOf(host, port)} for peers`, error, "--peer-port");
     }
   }
 

@@ -82,6 +82,8 @@ export class Group {
   private reads = 0;
   /** Once a tick is often enough. */
   private provedTick = -1;
+  /** Messages of leaders so far. */
+  received = 0;
   private isPumping = false;
   /** Other members can be sent what is appended. */
   private keepsBytes = false;
@@ -245,6 +247,8 @@ export class Group {
 
   receive(message: Message): void {
     if (this.isStopped) return;
+    if (message.kind === MessageKind.append || message.kind === MessageKind.heartbeat || message.kind === MessageKind.snapshot)
+      this.received++;
     // Beats only keep a group going: where there is nothing else it is to sleep.
     if (message.kind !== MessageKind.heartbeat && message.kind !== MessageKind.heartbeatReply) this.isActive = true;
     if (this.raft.wantsSnapshot(message)) {

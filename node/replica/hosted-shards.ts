@@ -1,5 +1,5 @@
 /** The replicas of this node, as the rest of the node sees them: ports, loads, digests. */
-import { asIndex, type Hasher, HopError, placementShard, type ShardId } from "#core/base";
+import { asIndex, asShardId, type Hasher, HopError, placementShard, type ShardId } from "#core/base";
 import type { ShardLoadReport } from "#core/placement";
 import { digestOf, type ShardFigures } from "#core/shard";
 import type { ReplicaDigestInit } from "#proto";
@@ -8,9 +8,10 @@ import type { LedChanged, LocalShards } from "../cluster/local-shards.ts";
 import type { ReplicaDigests } from "../cluster/verify.ts";
 import type { ShardHost } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
-import type { CommittedLog } from "../visibility-pump.ts";
+import type { CommittedLog, ShardKeys } from "../visibility-pump.ts";
 import type { PlacementReplica } from "./placement-replica.ts";
 import type { Replicas } from "./replicas.ts";
+import type { ShardReplica } from "./shard-replica.ts";
 
 export interface HostedShardsParts {
   readonly log: LogStore;
@@ -63,7 +64,8 @@ export class HostedShards implements LocalShards, ReplicaDigests {
   }
 
   *logs(): Generator<CommittedLog> {
-    for (const { shard, replica } of this.parts.replicas().all()) yield { shard, commitIndex: replica.appliedIndex };
+    for (const { shard, replica } of this.parts.replicas().all())
+      yield { shard, commitIndex: replica.appliedIndex, keys: () => keysOf(replica) };
   }
 
   /** Sum over the shards that are led here. */
@@ -89,7 +91,7 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     return loads;
   }
 
-  async digest(shard: ShardId, index: number): Promise<ReplicaDigestInit> {
+  async digest(shard: ShardId, index: number, behind: number): Promise<ReplicaDigestInit> {
     const { placement, replicas, log } = this.parts;
     const replica = shard === placementShard ? placement.replica : replicas().get(shard)?.replica;
     if (replica === undefined) throw new HopError("SHARD_NOT_FOUND", `Cannot digest shard ${shard}: this node has no replica of it`);
@@ -100,7 +102,8 @@ export class HostedShards implements LocalShards, ReplicaDigests {
       });
     // A leader's states may be ahead of what is committed.
     const stateHash = replica.machine.lastIndex === through ? await this.stateHash(shard) : new Uint8Array(0);
-    return { appliedIndex: through, stateHash, logHash: await this.logHash(shard, through) };
+    const from = asIndex(Math.max(behind, log.released(shard)));
+    return { appliedIndex: through, stateHash, logHash: await this.logHash(shard, from, through), behind: from };
   }
 
   /** Gives each lead to another voter that can take it, for as long as that takes, but not longer. */
@@ -145,10 +148,10 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     return sum;
   }
 
-  private async logHash(shard: ShardId, through: number): Promise<Uint8Array> {
+  private async logHash(shard: ShardId, behind: number, through: number): Promise<Uint8Array> {
     const { log } = this.parts;
     const hash = new Bun.CryptoHasher("sha256");
-    for await (const { index, term, kind, body } of log.scan(shard, asIndex(1), asIndex(through + 1))) {
+    for await (const { index, term, kind, body } of log.scan(shard, asIndex(behind + 1), asIndex(through + 1))) {
       hash.update(`${index} ${term} ${kind} ${body.length}\n`);
       hash.update(body);
     }
@@ -165,4 +168,10 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     this.sizes.set(shard, { size, atMs: nowMs });
     return size;
   }
+}
+
+/** Keys as of the last record that is folded in, which at a leader may be one that is not committed. */
+function keysOf({ machine }: ShardReplica["replica"]): ShardKeys {
+  const { first, last, ancestor, changedIndex } = machine.header();
+  return { range: { first, last }, ancestors: ancestor.map(asShardId), changedIndex };
 }

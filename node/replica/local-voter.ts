@@ -1,6 +1,7 @@
 /** Placement's replica on this node, as the rest of the node asks it. */
 import { HopError, type NodeId } from "#core/base";
 import type { ClusterView, PlacementCommand, PlacementReply } from "#core/placement";
+import { membersOf } from "#core/raft";
 import type { Identity } from "#proto";
 import type { LocalPlacement } from "../cluster/local-shards.ts";
 import type { PlacementReplica } from "./placement-replica.ts";
@@ -23,8 +24,10 @@ export class LocalVoter implements LocalPlacement {
   }
 
   leaderHint(): NodeId | undefined {
-    const { leader } = this.replica.group;
-    return leader === 0 ? undefined : leader;
+    const { group } = this.replica;
+    // One that left the group hears of no later leader: whom it followed last says nothing any more.
+    if (group.leader === 0 || !membersOf(group.conf).includes(group.status().id)) return undefined;
+    return group.leader;
   }
 
   command(identity: Identity, command: PlacementCommand): Promise<PlacementReply> {

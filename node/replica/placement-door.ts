@@ -41,6 +41,7 @@ export function placementDoor(placement: Placement, self: NodeId): PlacementDoor
     frozen: (report) => tell({ kind: "merge-frozen", ...report }),
     absorbed: (left, right) => tell({ kind: "merge-done", left, right }),
     entry: (shard) => shardOf(placement.view, shard),
+    retired: (shard) => placement.view.retired.get(shard),
     version: () => placement.view.version,
   };
 }

@@ -109,6 +109,13 @@ export class PlacementReplica {
     return this.shown;
   }
 
+  /** The states as of a version that is committed, where this node leads placement and decides nothing else meanwhile. */
+  uploadable(): { readonly version: number; readonly states: () => Uint8Array } | undefined {
+    const { machine } = this.replica;
+    if (!this.leads() || machine.version > this.group.commitIndex) return undefined;
+    return { version: machine.version, states: () => machine.encodeState() };
+  }
+
   /** `done` is called once, when the answer is committed or refused. */
   command(identity: Identity, command: PlacementCommand, done: Done): void {
     if (!this.leads() || !this.group.mayPropose() || this.clock === undefined) {

@@ -39,7 +39,7 @@ export class Reconciler {
   /** The shard is as placement wants it, and placement knows it as it is: only something new is to be looked at. */
   isContent(): boolean {
     const entry = this.around.placement.entry(this.own.shard);
-    if (entry === undefined || entry.change !== undefined || this.own.isChanging || !isSettled(entry)) return false;
+    if (entry === undefined || entry.change !== undefined || this.own.isChanging() || !isSettled(entry)) return false;
     const replicas = this.own.replicaSet();
     return sameMembers(entry, replicas) && entry.configIndex <= replicas.configIndex;
   }
@@ -72,7 +72,7 @@ export class Reconciler {
     const { machine } = this.own.replica;
     const header = machine.header();
     if (header.frozenInto !== 0 && change?.kind !== "merge-right") return void host.change((own, nowMs) => own.thaw(nowMs));
-    if (change === undefined || this.own.isChanging) return;
+    if (change === undefined || this.own.isChanging()) return;
     switch (change.kind) {
       case "split":
         if (change.at > header.first && change.at <= header.last) this.split(host, change);

@@ -7,10 +7,12 @@
  * leader's node is not heard any more. So a thousand idle shards cost a node no more than a few.
  */
 import { asIndex, asTerm, bytesEqual, inRange, type KeyRange, type NodeId, placementShard, type ShardId } from "#core/base";
+import type { ShardEntry } from "#core/placement";
 import { type Message, MessageKind, membersOf, noConf } from "#core/raft";
 import type { ShardHost } from "../shard/shard-host.ts";
 import { tickAt, tickMs } from "../timing.ts";
 import type { Group } from "./group.ts";
+import { LostStates, type StoredStatesOf } from "./lost-states.ts";
 import { ShardReplica } from "./shard-replica.ts";
 import { decodeSleepers, encodeSleepers, type Sleeper } from "./sleepers.ts";
 import type { ReplicaSurroundings } from "./surroundings.ts";
@@ -33,6 +35,8 @@ export interface ReplicasParts extends Omit<ReplicaSurroundings, "shards"> {
   readonly onGone: (shard: ShardId, range: KeyRange) => void;
   /** A shard has committed further here. */
   readonly onCommitted: () => void;
+  /** Left out where there is no object storage. */
+  readonly storedStates?: StoredStatesOf | undefined;
 }
 
 /** Ticks without anything said or asked after which a group sleeps. */
@@ -67,16 +71,26 @@ export class Replicas {
   /** Changes with each group that goes to sleep, wakes or ends. */
   private sleepVersion = 0;
   private readonly told = new Map<NodeId, Lullaby>();
-  /** Of each node what it said last, where all that it named sleeps here. */
   /** What each node said last of groups that sleep, and when. */
   private readonly said = new Map<NodeId, { atMs: number; readonly shards: ReadonlySet<ShardId> }>();
+  /** Of each node what it said last, where all that it named sleeps here. */
   private readonly obeyed = new Map<NodeId, Lullaby>();
+  /** Replicas that have ended, and whose end is not durable yet. */
+  private forgetting = 0;
+  private readonly lost: LostStates;
   private ticks = 0;
   private stopTimer = () => {};
   private isStopped = false;
 
   constructor(parts: ReplicasParts) {
     this.parts = parts;
+    this.lost = new LostStates({
+      ...parts,
+      storedStates: parts.storedStates,
+      isOver: (shard) => this.isStopped || this.shards.has(shard) || parts.log.isRemoved(shard),
+      isTaken: (range) => this.hasKeysOf(range),
+      open: (shard) => void this.open(shard),
+    });
     this.around = {
       ...parts,
       shards: {
@@ -99,11 +113,13 @@ export class Replicas {
   /** Opens what the log holds, and lets time run. */
   start(): void {
     const { log, checkpoint } = this.parts;
-    for (const shard of log.shards()) {
-      // One that has a base and no checkpoint was being born, or being fetched: it comes by that again.
-      const isWhole = log.base(shard).index === 0 || checkpoint.meta(shard) !== undefined;
-      if (shard !== placementShard && !log.isRemoved(shard) && isWhole) this.open(shard);
-    }
+    const isHere = (shard: ShardId) => shard !== placementShard && !log.isRemoved(shard);
+    const shards = log.shards().filter(isHere);
+    // What one that is opened gives birth to comes before its own turn.
+    for (const shard of shards) if (checkpoint.meta(shard) !== undefined && !this.shards.has(shard)) this.open(shard);
+    // One that has a base and no checkpoint was being born, or being fetched, and comes by that again; or its states are lost.
+    const lost = this.lost.openWhole(shards.filter((shard) => !this.shards.has(shard) && checkpoint.meta(shard) === undefined));
+    void this.lost.recover(lost);
     this.clock();
   }
 
@@ -121,6 +137,10 @@ export class Replicas {
 
   get(shard: ShardId): ShardReplica | undefined {
     return this.shards.get(shard);
+  }
+
+  group(shard: ShardId): Group | undefined {
+    return this.members.get(shard)?.group;
   }
 
   all(): IterableIterator<ShardReplica> {
@@ -284,13 +304,9 @@ export class Replicas {
     const entry = placement.entry(shard);
     if (entry === undefined || !(entry.wanted.includes(self) || entry.learners.includes(self))) return undefined;
     // It is born here by the split of a shard that this node has: it may not come before that.
-    for (const each of this.shards.values()) {
-      if (each.givesBirthTo(shard)) return undefined;
-      // One that waits for its first states does not know its keys yet.
-      const range = each.isBlank ? placement.entry(each.shard)?.range : each.range;
-      if (each.shard === shard || range === undefined) continue;
-      if (inRange(range, entry.range.first) || inRange(entry.range, range.first)) return undefined;
-    }
+    for (const each of this.shards.values()) if (each.givesBirthTo(shard)) return undefined;
+    // What had its keys here may not come back after a crash without its states.
+    if (this.hasInTheWayOf(entry) || this.forgetting > 0 || this.lost.isPending) return undefined;
     if (shard !== placementShard) {
       checkpoint.removeMeta(shard);
       checkpoint.deleteRange(entry.range);
@@ -299,6 +315,16 @@ export class Replicas {
     if (log.base(shard).index > 0) log.remove(shard);
     if (log.isRemoved(shard)) log.setBase(shard, asIndex(0), asTerm(0));
     return this.open(shard);
+  }
+
+  private hasInTheWayOf({ shard, range }: ShardEntry): boolean {
+    for (const each of this.shards.values()) {
+      // One that waits for its first states does not know its keys yet.
+      const own = each.isBlank ? this.parts.placement.entry(each.shard)?.range : each.range;
+      if (each.shard === shard || own === undefined) continue;
+      if (inRange(own, range.first) || inRange(range, own.first)) return true;
+    }
+    return false;
   }
 
   private born(child: ShardId, campaigns: boolean): void {
@@ -315,7 +341,7 @@ export class Replicas {
   }
 
   /** The replica ends; what it was is archive. */
-  private drop(shard: ShardId): void {
+  private drop(shard: ShardId, range?: KeyRange): void {
     const replica = this.shards.get(shard);
     if (replica === undefined) return;
     replica.stop();
@@ -326,14 +352,29 @@ export class Replicas {
     this.sleepVersion++;
     this.parts.log.remove(shard);
     this.parts.log.kick(true);
-    this.forget(shard, this.parts.log.position());
+    this.forgetting++;
+    this.forget(shard, { position: this.parts.log.position(), range });
   }
 
-  /** A crash must not leave a shard that is neither removed nor checkpointed. */
-  private forget(shard: ShardId, position: number): void {
+  /**
+   * A crash must not leave a shard that is neither removed nor checkpointed, nor a place in the log
+   * without the states that belong to it: `range`, where they go too, is deleted last.
+   */
+  private forget(shard: ShardId, gone: { readonly position: number; readonly range: KeyRange | undefined }): void {
     const { log, checkpoint, timing } = this.parts;
-    if (log.durablePosition() < position) return void timing.after(forgetPollMs, () => this.forget(shard, position));
-    if (!this.shards.has(shard) && log.isRemoved(shard)) checkpoint.removeMeta(shard);
+    const { position, range } = gone;
+    if (this.isStopped) return;
+    if (log.durablePosition() < position) return void timing.after(forgetPollMs, () => this.forget(shard, gone));
+    this.forgetting--;
+    if (this.shards.has(shard) || !log.isRemoved(shard)) return;
+    checkpoint.removeMeta(shard);
+    // Whoever came meanwhile has begun with a range of its own, empty.
+    if (range !== undefined && !this.hasKeysOf(range)) checkpoint.deleteRange(range);
+  }
+
+  private hasKeysOf(range: KeyRange): boolean {
+    for (const each of this.shards.values()) if (inRange(each.range, range.first) || inRange(range, each.range.first)) return true;
+    return false;
   }
 
   /** The node is no member of the shard any more: its states go too. */
@@ -343,8 +384,7 @@ export class Replicas {
     const { range } = replica;
     // Shards that it gave birth to rest on its log until what they began with outlives a loss of power.
     this.parts.checkpoint.sync();
-    this.drop(shard);
-    this.parts.checkpoint.deleteRange(range);
+    this.drop(shard, range);
     this.parts.onGone(shard, range);
   }
 }

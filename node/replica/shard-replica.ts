@@ -5,31 +5,22 @@
  * What is wanted is looked at again and again (`reconcile`), never remembered: whoever leads next
  * goes on where the one before stopped.
  */
-import {
-  asIndex,
-  asShardId,
-  asTerm,
-  type Index,
-  inRange,
-  type KeyRange,
-  type Partition,
-  type ShardId,
-  type Term,
-  wholeRange,
-} from "#core/base";
-import { holders, type ReplicaSet } from "#core/placement";
-import { type ConfState, type Message, membersOf, noConf } from "#core/raft";
-import { type AppliedChange, bornHeader, type Checkpoint, changeOf, encodeHeader, ShardMachine } from "#core/shard";
+import { asIndex, asShardId, type Index, inRange, type KeyRange, type Partition, type ShardId, type Term, wholeRange } from "#core/base";
+import type { ReplicaSet } from "#core/placement";
+import { type ConfState, type Message, noConf } from "#core/raft";
+import { type AppliedChange, type Checkpoint, changeOf, decodeHeader, ShardMachine } from "#core/shard";
 import { decodeConfState, encodeConfState, fromBytes, toBytes } from "#proto";
-import type { CheckpointMeta } from "#store";
 import { Checkpointer } from "../shard/checkpointer.ts";
 import { PhysicalClock } from "../shard/physical-clock.ts";
 import { ShardHost } from "../shard/shard-host.ts";
 import { tickAt } from "../timing.ts";
+import { Births, birthIndex, isSplit } from "./births.ts";
+import { Departure } from "./departure.ts";
 import type { Group } from "./group.ts";
 import { Reconciler, sameMembers } from "./reconciler.ts";
 import { type Built, Replica, type ReplicaKind } from "./replica.ts";
 import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
+import { trimLog } from "./trim.ts";
 
 const leaseRetryMs = 50;
 const reconcileMs = 100;
@@ -40,10 +31,6 @@ const finishMs = 2;
 const statePartBytes = 256 << 10;
 /** States that stay in memory of a shard that is led here, however idle. */
 const residentKept = 4000;
-
-/** Where the log of a shard begins that a split made: behind an entry that nobody sees, so that a new member needs its states. */
-export const birthIndex = asIndex(1);
-const birthTerm = asTerm(1);
 
 interface Membership {
   /** Index of the change that made it; 0 = the group began with it. */
@@ -59,24 +46,28 @@ export class ShardReplica {
   private checkpointer: Checkpointer | undefined;
   /** Changes that are folded in and not carried out. */
   private changes: AppliedChange[] = [];
-  /** A shard that a committed split gave birth to and that is not saved yet: it is saved with the first header behind the split. */
-  private birth: { readonly index: number; readonly meta: CheckpointMeta; isDurable: boolean } | undefined;
+  private readonly births: Births;
   /** Memberships, oldest first: a checkpoint names the one of its own index. */
   private memberships: Membership[] = [];
   private readonly reconciler: Reconciler;
+  private readonly departure: Departure;
   private stopTimer = () => {};
   private pauseMs = reconcileMs;
   private isAsking = false;
   /** Older views of placement say nothing to this leader. */
   private actsFrom = 0;
-  private isStopped = false;
-  private birthPosition = 0;
+  /** Aborted when the replica ends. */
+  readonly gone = new AbortController();
+  /** As of the last checkpoint: where it begins to be led on, and the same of the states in object storage. */
+  private saved = { savedThrough: 0, storedThrough: 0 };
   private isHastened = false;
 
   constructor(shard: ShardId, around: ReplicaSurroundings) {
     this.shard = shard;
     this.around = around;
+    this.births = new Births(around.log);
     this.reconciler = new Reconciler(this, around);
+    this.departure = new Departure(this, around);
     const kind: ReplicaKind<ShardMachine> = {
       build: () => this.build(),
       elected: (term) => this.askLease(term),
@@ -108,14 +99,16 @@ export class ShardReplica {
   }
 
   stop(): void {
-    this.isStopped = true;
+    this.gone.abort();
     this.stopTimer();
     this.checkpointer?.stop();
     this.replica.stop();
   }
 
-  /** A change of its keys is committed and not carried out. */
-  get isChanging(): boolean {
+  /** A change of its keys is decided, and not committed or not carried out. */
+  isChanging(): boolean {
+    // What a leader has just decided has told of no change yet.
+    this.noteChanges(this.replica.machine);
     return this.changes.length > 0;
   }
 
@@ -186,13 +179,14 @@ export class ShardReplica {
     this.checkpointer?.stop();
     const meta = checkpoint.meta(shard);
     const appliedIndex = meta?.appliedIndex ?? log.base(shard).index;
+    this.saved = { savedThrough: appliedIndex, storedThrough: meta === undefined ? 0 : decodeHeader(meta.header).statesThrough };
     const conf = meta === undefined ? noConf : (fromBytes(decodeConfState, meta.conf) as unknown as ConfState);
     // A machine that is put back to its checkpoint is still a member of what was committed since.
     const later = this.memberships.filter((each) => each.index > appliedIndex);
     this.memberships = [{ index: appliedIndex === birthIndex ? 0 : appliedIndex, conf }, ...later];
     // What the checkpoint before was waited for comes again.
     this.changes = [];
-    this.birth = undefined;
+    this.births.clear();
     this.isHastened = false;
     const machine: ShardMachine = new ShardMachine({
       shard,
@@ -211,7 +205,11 @@ export class ShardReplica {
       machine,
       timing: this.around.timing,
       note: this.around.note,
-      isSettled: (taken) => this.isSettled(taken),
+      isSettled: (taken) => {
+        // What was folded in outside of a batch has told of no change yet.
+        this.noteChanges(machine);
+        return this.isSettled(taken);
+      },
       hurry: () => this.hurry(),
       save: (taken) => this.save(machine, taken),
       evict: () => {
@@ -225,14 +223,11 @@ export class ShardReplica {
   /** What it folds is committed, durable and, as to the membership, applied here, and so is what a split in it gave birth to. */
   private isSettled({ durableIndex, headerIndex }: Checkpoint): boolean {
     if (durableIndex > this.replica.appliedIndex || durableIndex > this.around.log.durableIndex(this.shard)) return false;
-    const split = this.changes.find((each) => each.change.kind === "split");
-    return split === undefined || headerIndex < split.index || this.birth?.isDurable === true;
+    return this.births.mayBeSaved(this.changes, headerIndex);
   }
 
   private save(machine: ShardMachine, { rows, appliedIndex, header, headerIndex }: Checkpoint): void {
     const conf = this.membershipAt(appliedIndex);
-    const { birth } = this;
-    const isBorn = birth !== undefined && headerIndex >= birth.index;
     this.around.checkpoint.save(
       rows,
       {
@@ -243,9 +238,27 @@ export class ShardReplica {
         header,
         headerIndex,
       },
-      isBorn ? [birth.meta] : [],
+      this.births.savedWith(headerIndex),
     );
     while (this.memberships.length > 1 && (this.memberships[1] as Membership).index <= appliedIndex) this.memberships.shift();
+    this.saved = { savedThrough: appliedIndex, storedThrough: decodeHeader(header).statesThrough };
+    this.trim();
+  }
+
+  /** What can't be forgotten yet is looked at again with everything else. */
+  private trim(): void {
+    const { trimming } = this.around;
+    if (trimming === undefined || this.saved.storedThrough <= this.around.log.base(this.shard).index) return;
+    trimLog(this.around, { shard: this.shard, ...this.saved, heldThrough: this.heldThrough() }, trimming);
+  }
+
+  /** Who leads sends records to members that lack them, for as long as those are heard of. */
+  private heldThrough(): number {
+    const { group } = this.replica;
+    const { progress, lastIndex } = group.status();
+    if (!group.leads) return lastIndex;
+    const active = [...progress].filter(([node, { recentActive }]) => node !== this.around.self && recentActive);
+    return Math.min(lastIndex, ...active.map(([, { match }]) => match));
   }
 
   private hurry(): void {
@@ -293,12 +306,12 @@ export class ShardReplica {
   }
 
   private askLease(term: Term): void {
-    if (this.isAsking || this.isStopped) return;
+    if (this.isAsking || this.gone.signal.aborted) return;
     this.isAsking = true;
     const { placement, timing } = this.around;
     this.replica.group.proveLead(tickAt(timing));
     const { group } = this.replica;
-    const isCurrent = () => !this.isStopped && group.leads && group.term === term && !this.replica.isOpen;
+    const isCurrent = () => !this.gone.signal.aborted && group.leads && group.term === term && !this.replica.isOpen;
     const replicas = this.replicaSet();
     // It grants leases to voters that it knows.
     const entry = placement.entry(this.shard);
@@ -348,23 +361,6 @@ export class ShardReplica {
     if (this.replica.group.leads) this.around.placement.replicasChanged(this.shard, this.replicaSet());
   }
 
-  /** Ends the replica where the group, as far as this node or placement heard of it, has none on this node. */
-  private leaveIfRemoved(): void {
-    const { self, placement, shards } = this.around;
-    const { conf } = this.replica;
-    const entry = placement.entry(this.shard);
-    const isTold = conf.voters.length > 0 && !membersOf(conf).includes(self);
-    if (entry === undefined) {
-      // It was merged away after it had left this node, whose replica would be in the way of its neighbour's.
-      if (isTold) shards.removed(this.shard);
-      return;
-    }
-    if (entry.wanted.includes(self) || holders(entry).includes(self)) return;
-    // The group goes on without it and does not talk to it any more: what placement was told of a later membership says so.
-    const isLeftBehind = this.group.leader === 0 && entry.configIndex > (this.memberships.at(-1) as Membership).index;
-    if (isTold || isLeftBehind) shards.removed(this.shard);
-  }
-
   /** A shard that takes in its neighbour has to have all of it first. */
   private mayApply(body: Uint8Array): boolean {
     const change = changeOf(body);
@@ -409,48 +405,39 @@ export class ShardReplica {
   }
 
   private carryOut(): void {
-    for (let next = this.changes[0]; next !== undefined && !this.isStopped; next = this.changes[0]) {
+    this.beginBirths();
+    for (let next = this.changes[0]; next !== undefined && !this.gone.signal.aborted; next = this.changes[0]) {
       if (next.index > this.replica.group.commitIndex) return;
       // A child begins with the membership as of the split, so that has to be known.
       if (next.index > this.replica.appliedIndex) return void this.around.timing.after(finishMs, () => this.carryOut());
-      if (next.change.kind === "split" && !this.giveBirth(next)) return;
+      if (isSplit(next)) return this.giveBirth(next);
       if (next.change.kind === "absorbed") this.takeIn(asShardId(next.change.value.shard));
       this.changes.shift();
       if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
+      // With what is saved behind it goes what it lets the replica forget.
+      if (next.change.kind === "sealed") this.flushThrough(next.index);
     }
   }
 
-  /**
-   * The child's log begins first, then its part of the states and what it begins with are saved
-   * with the parent's new keys, all at once: a crash in between comes by the split again.
-   */
-  private giveBirth({ index, change, child }: AppliedChange): boolean {
-    if (change.kind !== "split" || child === undefined) return true;
-    const { log, shards } = this.around;
-    const shard = asShardId(change.value.child);
-    if (this.birth === undefined) {
-      const members = this.membershipAt(index);
-      if (log.base(shard).index === 0 && !log.isRemoved(shard)) log.setBase(shard, birthIndex, birthTerm);
-      const header = encodeHeader(bornHeader(child));
-      const conf = toBytes(encodeConfState, members);
-      const meta = { shard, appliedIndex: birthIndex, clockMs: child.clockMs, conf, header, headerIndex: birthIndex };
-      this.birth = { index, meta, isDurable: false };
-      this.birthPosition = log.position();
-      log.kick(true);
-    }
-    if (this.birth.isDurable) return false;
-    if (log.durablePosition() < this.birthPosition) return false;
-    this.birth.isDurable = true;
+  /** One header may be behind several splits: the logs of all children begin before it is saved. */
+  private beginBirths(): void {
+    const through = Math.min(this.replica.appliedIndex, this.replica.group.commitIndex);
+    for (const each of this.changes) if (each.index <= through) this.births.of(each, () => this.membershipAt(each.index));
+  }
+
+  private giveBirth(split: AppliedChange): void {
+    const birth = this.births.of(split, () => this.membershipAt(split.index));
+    if (birth === undefined || birth.isSaving || !this.births.isBegun(birth)) return;
+    birth.isSaving = true;
     this.checkpointer?.flush(
-      (taken) => taken.headerIndex >= index,
+      (taken) => taken.headerIndex >= split.index,
       () => {
-        this.birth = undefined;
+        this.births.over(split.index);
         this.changes.shift();
-        shards.born(shard, this.replica.group.leads);
+        this.around.shards.born(birth.shard, this.replica.group.leads);
         this.carryOut();
       },
     );
-    return false;
   }
 
   private takeIn(right: ShardId): void {
@@ -465,9 +452,10 @@ export class ShardReplica {
 
   private watch(): void {
     this.stopTimer = this.around.timing.after(this.pauseMs, () => {
-      if (this.isStopped) return;
+      if (this.gone.signal.aborted) return;
       this.carryOn();
-      this.leaveIfRemoved();
+      this.trim();
+      if (this.departure.isDue()) this.around.shards.removed(this.shard);
       this.pauseMs = this.reconciler.isContent() ? Math.min(this.pauseMs * 2, reconcileMsMax) : reconcileMs;
       this.watch();
     });
@@ -480,14 +468,14 @@ export class ShardReplica {
   }
 
   private hasten(): void {
-    if (this.pauseMs === reconcileMs || this.isStopped) return;
+    if (this.pauseMs === reconcileMs || this.gone.signal.aborted) return;
     this.stopTimer();
     this.pauseMs = reconcileMs;
     this.watch();
   }
 
   private carryOn(): void {
-    if (this.host !== undefined && !this.isStopped) this.reconciler.reconcile(this.host, this.actsFrom);
+    if (this.host !== undefined && !this.gone.signal.aborted) this.reconciler.reconcile(this.host, this.actsFrom);
   }
 
   private onFault(error: Error): void {

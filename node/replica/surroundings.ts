@@ -1,11 +1,13 @@
 /** What a node's replicas share, and what they need of the rest of it. */
 import type { Hasher, Index, NodeId, Rejection, ShardId, Term } from "#core/base";
-import type { ReplicaSet, ShardEntry } from "#core/placement";
+import type { ReplicaSet, RetiredShard, ShardEntry } from "#core/placement";
 import type { Message } from "#core/raft";
 import type { CheckpointStore, LogStore, SegmentStore } from "#store";
+import type { HotTails } from "../seal/hot-tails.ts";
 import type { Mail, Note, ShardHost } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import type { ShardReplica } from "./shard-replica.ts";
+import type { TrimPolicy } from "./trim.ts";
 
 /** What the replicas of a node share. */
 export interface ReplicaSurroundings {
@@ -23,6 +25,9 @@ export interface ReplicaSurroundings {
   readonly onFault: (cause: Error) => void;
   readonly placement: PlacementDoor;
   readonly shards: ShardNeighbours;
+  /** What is sealed may be forgotten so; left out where there is no object storage. */
+  readonly trimming?: TrimPolicy | undefined;
+  readonly tails?: HotTails | undefined;
   readonly orphanGraceMs?: number;
   readonly idleMs?: number;
 }
@@ -51,6 +56,8 @@ export interface PlacementDoor {
   absorbed(left: ShardId, right: ShardId): void;
   /** The shard as placement has it now; undefined where it is retired, or not known yet. */
   entry(shard: ShardId): ShardEntry | undefined;
+  /** What became of a shard that was merged away; undefined where it is live, or the merge not known yet. */
+  retired(shard: ShardId): RetiredShard | undefined;
   /** Version of the view that entries are of. */
   version(): number;
 }

@@ -4,6 +4,7 @@
  * A state is saved only when the events it folds are committed and durable here. A checkpoint that
  * can't be saved costs a longer replay after a restart, nothing else.
  */
+import { assert } from "#core/base";
 import type { Checkpoint } from "#core/shard";
 import type { Timing } from "../timing.ts";
 
@@ -73,7 +74,8 @@ export class Checkpointer {
   }
 
   private schedule(): void {
-    if (this.isStopped) return;
+    // What is called on the way here may have begun one, which goes on by itself.
+    if (this.isStopped || this.taken !== undefined) return;
     const backlog = this.parts.machine.figures().dirtyRuns / rowsMax;
     const pause = this.flushes.length > 0 ? 0 : backlog <= 1 ? this.idleMs : Math.max(intervalMs / backlog, intervalMsMin);
     this.stopTimer = this.parts.timing.after(this.isFailing ? failedMs : pause, () => this.round());
@@ -94,6 +96,7 @@ export class Checkpointer {
   }
 
   private begin(limit: number): void {
+    assert(this.taken === undefined, "one checkpoint is taken at a time: what is captured twice is saved once");
     this.taken = this.parts.machine.capture(limit);
     if (!this.parts.isSettled(this.taken)) this.parts.hurry();
     this.finishWhenSettled();
@@ -108,7 +111,8 @@ export class Checkpointer {
     }
     this.taken = undefined;
     this.save(taken);
-    if (this.flushes.length > 0 && !this.isFailing) return this.round();
+    // Whoever waited for it may have begun the next one.
+    if (this.flushes.length > 0 && !this.isFailing && this.taken === undefined) return this.round();
     this.schedule();
   }
 

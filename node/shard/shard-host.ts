@@ -27,6 +27,7 @@ import type { SessionCapacity } from "#core/dispatch";
 import type { Command, Input, Leadership, ShardFigures, ShardMachine } from "#core/shard";
 import type { DescribeReply, Envelope, EnvelopeReply, Hello, Identity, WorkerItem } from "#proto";
 import type { LogStore, SegmentStore } from "#store";
+import type { HotTails } from "../seal/hot-tails.ts";
 import { type Timing, tickAt } from "../timing.ts";
 import { EffectRunner } from "./effect-runner.ts";
 import type { PhysicalClock } from "./physical-clock.ts";
@@ -64,6 +65,8 @@ export interface ShardHostParts {
   readonly segments: SegmentStore;
   readonly mail: Mail;
   readonly note: Note;
+  /** Left out where there is no object storage that a tail could wait for. */
+  readonly tails?: HotTails | undefined;
   /** Called once when the shard stops by a bug of its own. */
   readonly onFault: (cause: Error) => void;
 }
@@ -138,6 +141,8 @@ export class ShardHost implements ShardPort {
 
   command(identity: Identity, command: Command, done: (reply: Reply) => void): RequestId {
     const isRead = command.kind === "query" || command.kind === "await-result";
+    const full = this.parts.tails?.refusal(this.shard, command.kind);
+    if (full !== undefined) return this.refuse(full, done);
     return this.ask(isRead, done, (request) => ({ kind: "command", nowMs: this.clock.nowMs(), request, identity, command }));
   }
 
@@ -160,6 +165,11 @@ export class ShardHost implements ShardPort {
     this.callbacks.set(request, { done, isRead });
     this.input(input(request));
     return request;
+  }
+
+  private refuse(rejection: Rejection, done: (reply: Reply) => void): RequestId {
+    queueMicrotask(() => done({ kind: "rejected", rejection }));
+    return asRequestId(this.nextRequest++);
   }
 
   forget(request: RequestId): void {

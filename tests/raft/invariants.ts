@@ -110,9 +110,15 @@ export class RaftInvariants {
     }
     const last = this.commits.at(-1);
     if (role === "leader" && commit > known.commit && commit > (last?.index ?? 0))
-      this.commits.push({ index: commit, term: log.term(commit), leaderTerm: term, conf });
+      this.note({ index: commit, term: log.term(commit), leaderTerm: term, conf });
     known.commit = commit;
     return undefined;
+  }
+
+  /** Of the commits of one leader the newest says what the others say, so a long run stays short here. */
+  private note(commit: Commit): void {
+    if (this.commits.at(-1)?.leaderTerm === commit.leaderTerm) this.commits.pop();
+    this.commits.push(commit);
   }
 
   /** A term has one leader. */

@@ -77,9 +77,14 @@ export class Outlook {
     return standing === undefined || standing === "lost" || standing === "removed" || this.silenceMs(node) > this.options.deadAfterMs;
   }
 
-  /** May be given replicas. */
+  /** Its disk takes nothing more. */
+  isFull(node: NodeId): boolean {
+    return this.heard(node)?.isFull ?? false;
+  }
+
+  /** May be given replicas and leads. */
   isOpen(node: NodeId): boolean {
-    return this.isMember(node) && this.isReachable(node);
+    return this.isMember(node) && this.isReachable(node) && !this.isFull(node);
   }
 
   /** Nodes of one zone fail together; a node without a zone is a zone of its own. */

@@ -20,6 +20,8 @@ export interface ShardLoadReport {
 export interface NodeReport {
   readonly lastHeardMs: number;
   readonly loads: ReadonlyMap<ShardId, ShardLoadReport>;
+  /** Its log's disk has been full for a while. */
+  readonly isFull: boolean;
 }
 
 export interface PlanOptions {

@@ -18,6 +18,8 @@ interface Scene {
   /** Milliseconds since each node was heard; left out: now. null: never. */
   readonly silent?: Readonly<Record<number, number | null>>;
   readonly loads?: Readonly<Record<number, Partial<ShardLoadReport>>>;
+  /** Nodes whose disk is full. */
+  readonly full?: readonly number[];
   readonly leadsForMs?: number;
   readonly options?: PlanInput["options"];
   readonly self?: number;
@@ -34,7 +36,7 @@ function plan(placement: Placement, scene: Scene = {}): string[] {
       const none = { leads: true, bytes: 0, eventsPerSecond: 0, partitions: 100, lastIndex: 1, lag: new Map() };
       if (view.shards.get(asShardId(Number(shard)))?.lease?.node === node) loads.set(asShardId(Number(shard)), { ...none, ...load });
     }
-    reports.set(node, { lastHeardMs: nowMs - silence, loads });
+    reports.set(node, { lastHeardMs: nowMs - silence, loads, isFull: scene.full?.includes(node) ?? false });
   }
   const leadsSinceMs = nowMs - (scene.leadsForMs ?? 100_000);
   return shown(
@@ -144,6 +146,25 @@ describe("a leaving node", () => {
     const alone = cluster(2, { on: [1] });
     alone.do({ kind: "leave", node: asNodeId(1) });
     expect(plan(alone)).toEqual(["move 0 to 2", "move 1 to 2"]);
+  });
+});
+
+describe("a node whose disk is full", () => {
+  test("gives its leads to nodes that can write, placement's first: the others' leases rest on that", () => {
+    const placement = cluster(3, { shards: 3 });
+    expect(plan(placement, { full: [2] })).toEqual(["transfer 2 2→1"]);
+    expect(plan(placement, { full: [1] })).toEqual(["transfer 0 1→2"]);
+    expect(plan(placement, { full: [1], self: 2 })).toEqual(["transfer 1 1→2"]);
+    expect(plan(placement, { full: [1, 2], self: 3 })).toEqual(["transfer 1 1→3", "transfer 2 2→3"]);
+  });
+
+  test("is given nothing while it is, and keeps what it has where all are", () => {
+    const placement = cluster(3, { shards: 4 });
+    for (let shard = 1; shard <= 4; shard++) placement.lease(shard, 1, 2);
+    expect(plan(placement, { full: [2] })).toEqual(["transfer 1 1→3", "transfer 2 1→3"]);
+    expect(plan(placement, { full: [2, 3] })).toEqual([]);
+    expect(plan(placement, { full: [1, 2, 3] })).toEqual([]);
+    expect(plan(cluster(4), { silent: { 3: 31_000 }, full: [4] })).toEqual([]);
   });
 });
 

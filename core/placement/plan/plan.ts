@@ -7,7 +7,7 @@
  * What is urgent comes first; evening out waits until nothing else moves.
  */
 import { planLeaderBalance, planReplicaBalance } from "./balance-plan.ts";
-import { planHandOvers, planRemovals } from "./drain-plan.ts";
+import { planHandOvers, planRemovals, planSpace } from "./drain-plan.ts";
 import { planCancels, planMerges, planSplits } from "./key-plan.ts";
 import { Outlook } from "./outlook.ts";
 import type { PlanInput, PlanStep } from "./plan-input.ts";
@@ -19,6 +19,7 @@ export function planCluster(input: PlanInput): PlanStep[] {
   if (input.view.clusterId === "" || outlook.isListening) return outlook.steps;
   planRemovals(outlook);
   planHandOvers(outlook);
+  planSpace(outlook);
   planReplicas(outlook);
   planSplits(outlook);
   planMerges(outlook);

@@ -3,7 +3,7 @@ import { asNodeId, asShardId, type NodeId, type ShardId } from "#core/base";
 import { decodeNodeReport, encodeNodeReport, fromBytes, toBytes } from "#proto";
 import type { NodeReport, ShardLoadReport } from "./plan-input.ts";
 
-export function encodeReport(node: NodeId, loads: ReadonlyMap<ShardId, ShardLoadReport>): Uint8Array {
+export function encodeReport(node: NodeId, loads: ReadonlyMap<ShardId, ShardLoadReport>, isFull = false): Uint8Array {
   const shard = [...loads].map(([id, load]) => ({
     shard: id,
     leads: load.leads,
@@ -14,12 +14,12 @@ export function encodeReport(node: NodeId, loads: ReadonlyMap<ShardId, ShardLoad
     splitAt: load.splitAt ?? 0,
     replica: [...load.lag].map(([member, lag]) => ({ node: member, lag })),
   }));
-  return toBytes(encodeNodeReport, { node, shard });
+  return toBytes(encodeNodeReport, { node, shard, full: isFull });
 }
 
 /** Throws `CodecError`. */
 export function decodeReport(bytes: Uint8Array, heardMs: number): { readonly node: NodeId; readonly report: NodeReport } {
-  const { node, shard } = fromBytes(decodeNodeReport, bytes);
+  const { node, shard, full } = fromBytes(decodeNodeReport, bytes);
   const loads = shard.map((each): [ShardId, ShardLoadReport] => [
     asShardId(each.shard),
     {
@@ -32,5 +32,5 @@ export function decodeReport(bytes: Uint8Array, heardMs: number): { readonly nod
       lag: new Map(each.replica.map((replica) => [asNodeId(replica.node), replica.lag])),
     },
   ]);
-  return { node: asNodeId(node), report: { lastHeardMs: heardMs, loads: new Map(loads) } };
+  return { node: asNodeId(node), report: { lastHeardMs: heardMs, loads: new Map(loads), isFull: full } };
 }

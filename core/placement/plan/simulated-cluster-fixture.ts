@@ -11,6 +11,8 @@ import type { NodeReport, PlanInput, PlanOptions, PlanStep, ShardLoadReport } fr
 export class SimulatedCluster {
   readonly placement: Placement;
   readonly dead = new Set<NodeId>();
+  /** Nodes whose disk takes nothing more. */
+  readonly full = new Set<NodeId>();
   readonly options: Partial<PlanOptions>;
   /** Bytes in all, even over the keys. */
   bytes = 0;
@@ -56,7 +58,8 @@ export class SimulatedCluster {
     const { view, nowMs } = this.placement;
     const reports = new Map<NodeId, NodeReport>();
     const loads = this.loads();
-    for (const [node, lastHeardMs] of this.heard) reports.set(node, { lastHeardMs, loads: loads.get(node) ?? new Map() });
+    for (const [node, lastHeardMs] of this.heard)
+      reports.set(node, { lastHeardMs, loads: loads.get(node) ?? new Map(), isFull: this.full.has(node) });
     const self = this.leaderOf(view.placement as ShardEntry) ?? asNodeId(1);
     return { view, reports, nowMs, self, leadsSinceMs: this.leadsSinceMs, options: this.options };
   }

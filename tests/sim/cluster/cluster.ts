@@ -28,7 +28,18 @@ export class Cluster {
 
   send(message: Message): void {
     const copy = structuredClone(message);
-    this.schedule.after(0.1 + this.prng.fraction() * 0.4, () => this.nodes.get(message.to)?.receive(copy));
+    this.deliver(() => this.nodes.get(message.to)?.receive(copy));
+  }
+
+  /** What goes over a wire arrives a little later. */
+  deliver(arrive: () => void): void {
+    this.schedule.after(0.1 + this.prng.fraction() * 0.4, arrive);
+  }
+
+  /** Lets time pass. */
+  run(ms: number): void {
+    const end = this.schedule.nowMs + ms;
+    this.runUntil(() => this.schedule.nowMs >= end, ms + 1000, "time passes");
   }
 
   placementLeader(): SimNode | undefined {

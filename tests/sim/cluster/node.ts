@@ -2,14 +2,14 @@
  * One life of a node in virtual time: the real replicas, groups, checkpoints and log store; only the
  * wires, the disk's timing and the clock are made up.
  */
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { firstDataShard, type NodeId, type Partition, placementShard, type Rejection, type ShardId } from "#core/base";
+import { firstDataShard, type NodeId, noBytes, type Partition, placementShard, type Rejection, type ShardId } from "#core/base";
 import { type ClusterView, emptyView, type PlacementCommand, type PlacementReply, type ShardEntry, shardOf } from "#core/placement";
 import type { Message } from "#core/raft";
 import type { Envelope, EnvelopeReply, Identity } from "#proto";
-import { CheckpointStore, MemoryDisk, MemoryLogStore, WalSegmentStore } from "#store";
+import { CheckpointStore, MemoryDisk, MemoryLogStore, TieredSegmentStore } from "#store";
 import { bootstrapGroup, PlacementReplica } from "../../../node/replica/placement-replica.ts";
 import { Replicas } from "../../../node/replica/replicas.ts";
 import type { ShardReplica } from "../../../node/replica/shard-replica.ts";
@@ -21,12 +21,20 @@ import { bunHasher } from "../../hashers.ts";
 import { SimulatedTime } from "../clock.ts";
 import type { Cluster } from "./cluster.ts";
 
+/** Between two beats to another node, and how long one counts as heard after a beat. */
+const beatMs = 250;
+const silentMs = 1500;
+
 const core: Identity = { issuer: "core", subject: "", verified: false, causeSeq: 0 };
 
 /** What outlives a crash of a node. */
 export class Machine {
   readonly disk = new MemoryDisk();
   readonly folder = mkdtempSync(join(tmpdir(), "hop-sim-"));
+
+  loseCheckpoint(): void {
+    rmSync(join(this.folder, "checkpoint.db"));
+  }
 }
 
 export class SimNode {
@@ -40,6 +48,7 @@ export class SimNode {
   readonly led = new Map<ShardId, ShardHost>();
   private readonly cluster: Cluster;
   private readonly fetching = new Set<ShardId>();
+  private readonly heardMs = new Map<NodeId, number>();
   isDead = false;
   /** What it last heard of the cluster. */
   view: ClusterView = emptyView;
@@ -84,7 +93,7 @@ export class SimNode {
       self: id,
       log: this.log,
       checkpoint: this.checkpoint,
-      segments: new WalSegmentStore(this.log),
+      segments: new TieredSegmentStore(this.log),
       hasher: bunHasher,
       timing: this.timing,
       draw: (below: number) => prng.below(below),
@@ -103,7 +112,7 @@ export class SimNode {
       placement: this.door(),
       onLed: (shard, host) => void (host === undefined ? this.led.delete(shard) : this.led.set(shard, host)),
       fetchSnapshot: (replica, offered) => this.fetch(replica, offered),
-      isHeard: () => true,
+      isHeard: (node) => schedule.nowMs - (this.heardMs.get(node) ?? Number.NEGATIVE_INFINITY) < silentMs,
       onGone: () => {},
       onCommitted: () => {},
     });
@@ -115,6 +124,23 @@ export class SimNode {
     this.replicas.adopt(placementShard, this.placement);
     this.replicas.start();
     this.watch();
+    this.beat();
+  }
+
+  /** Tells each other node that it lives, and which groups it lets sleep. */
+  private beat(): void {
+    for (const node of this.cluster.nodes.values()) {
+      if (node === this) continue;
+      const payload = this.replicas.sleepersFor(node.id);
+      this.cluster.deliver(() => this.cluster.nodes.get(node.id)?.hear(this.id, payload));
+    }
+    this.timing.after(beatMs, () => this.beat());
+  }
+
+  private hear(from: NodeId, payload: Uint8Array | undefined): void {
+    if (this.isDead) return;
+    this.heardMs.set(from, this.cluster.schedule.nowMs);
+    this.replicas.onSleepers(from, payload ?? noBytes);
   }
 
   private watch(): void {
@@ -186,6 +212,7 @@ export class SimNode {
       frozen: (report) => ask({ kind: "merge-frozen", ...report }),
       absorbed: (left, right) => ask({ kind: "merge-done", left, right }),
       entry: (shard): ShardEntry | undefined => shardOf(view(), shard),
+      retired: (shard) => view().retired.get(shard),
       version: () => view().version,
     };
   }

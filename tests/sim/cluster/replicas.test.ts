@@ -1,8 +1,10 @@
-import { expect, test } from "bun:test";
-import { asNodeId, asShardId, firstDataShard, placementShard, type Reply, type RunId, runPartition } from "#core/base";
+import { describe, expect, test } from "bun:test";
+import { asNodeId, asShardId, firstDataShard, placementShard, type Reply, type RunId, runPartition, type ShardId } from "#core/base";
 import { shardOf } from "#core/placement";
 import type { NodeInfo } from "#proto";
+import type { ShardHost } from "../../../node/shard/shard-host.ts";
 import { Cluster } from "./cluster.ts";
+import type { SimNode } from "./node.ts";
 
 const info = (n: number): NodeInfo => ({
   peer: `10.0.0.${n}:7072`,
@@ -153,4 +155,126 @@ test("a shard that a split made moves to a node that has never seen it", () => {
   cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
   for (const name of names) expect(cluster.describe(`default:${name}`)?.size).toBe(1);
   cluster.expectReplicasEqual();
+});
+
+const child = asShardId(2);
+
+const leaderOf = (cluster: Cluster, shard: ShardId) => [...cluster.nodes.values()].find((node) => !node.isDead && node.led.has(shard));
+
+const view = (cluster: Cluster) => cluster.placementLeader()?.placement.view();
+
+/** Has the shard's replicas on just these nodes. */
+function place(cluster: Cluster, shard: ShardId, nodes: readonly number[]): void {
+  cluster.ask({ kind: "want-replicas", shard, nodes: nodes.map(asNodeId) });
+  const isThere = () => {
+    const entry = view(cluster)?.shards.get(shard);
+    return String(entry?.voters) === String(nodes) && entry?.outgoing.length === 0 && entry.learners.length === 0;
+  };
+  cluster.runUntil(isThere, 20_000, `shard ${shard} is on nodes ${nodes.join(", ")}`);
+}
+
+/** Nodes 1, 2, 3 with shard 1 and its child, both of which have runs, and node 4 with nothing. */
+function splitTown(seed: number) {
+  const cluster = three(seed);
+  for (let i = 0; i < 20; i++) start(cluster, `r${i}`);
+  cluster.ask({ kind: "want-split", shard: firstDataShard, at: 2 ** 47 });
+  cluster.runUntil(() => leaderOf(cluster, child) !== undefined, 5000, "the child is led");
+  cluster.runUntil(() => view(cluster)?.shards.get(firstDataShard)?.change === undefined, 1000, "the split is known");
+  cluster.ask({ kind: "join", info: info(4) });
+  cluster.add(4).start();
+  return cluster;
+}
+
+test("a leader that comes back at once without its states does not leave a sleeping shard unserved", () => {
+  const cluster = splitTown(5);
+  // Node 4 has the child alone: no split gives it that again.
+  place(cluster, child, [2, 3, 4]);
+  leaderOf(cluster, child)?.replicas.transfer(child, asNodeId(4));
+  cluster.runUntil(() => leaderOf(cluster, child)?.id === 4, 5000, "node 4 leads the child");
+  // Longer than it takes a group to fall asleep.
+  cluster.run(10_000);
+  const node = cluster.nodes.get(asNodeId(4)) as SimNode;
+  expect(leaderOf(cluster, child)).toBe(node);
+  node.crash();
+  node.machine.loseCheckpoint();
+  cluster.add(4).start();
+  cluster.runUntil(() => leaderOf(cluster, child) !== undefined, 10_000, "another leads the child");
+  cluster.runUntil(() => cluster.nodes.get(asNodeId(4))?.replicas.get(child)?.isBlank === false, 10_000, "node 4 has its replica again");
+});
+
+/** Merges the child into shard 1, which are on the same nodes: the keys are its own, whether or not it has the states. */
+function merge(cluster: Cluster): void {
+  cluster.ask({ kind: "want-merge", left: firstDataShard, right: child });
+  cluster.runUntil(() => view(cluster)?.shards.size === 1, 5000, "the merge is decided");
+}
+
+const isMerged = (cluster: Cluster) => view(cluster)?.shards.get(firstDataShard)?.change === undefined;
+
+describe("what is left of a shard that was merged away is not in the way of who has its keys", () => {
+  const away = asNodeId(3);
+
+  /** Node 3 comes back after shard 1 has left it, and is given it again. */
+  function comeBack(cluster: Cluster): void {
+    cluster.add(away).start();
+    cluster.runUntil(() => [...(cluster.nodes.get(away)?.replicas.all() ?? [])].length === 0, 10_000, "node 3 has given up what it had");
+    place(cluster, firstDataShard, [1, 2, 3]);
+    start(cluster, "last");
+    cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
+    cluster.expectReplicasEqual();
+  }
+
+  test("where its node was gone before the merge", () => {
+    const cluster = splitTown(6);
+    cluster.nodes.get(away)?.crash();
+    for (const shard of [firstDataShard, child]) place(cluster, shard, [1, 2, 4]);
+    for (let i = 0; i < 10; i++) start(cluster, `more-${i}`);
+    merge(cluster);
+    cluster.runUntil(() => isMerged(cluster), 5000, "merged");
+    comeBack(cluster);
+  });
+
+  test("where its node was gone before it was taken in there", () => {
+    const cluster = splitTown(7);
+    merge(cluster);
+    const node = cluster.nodes.get(away) as SimNode;
+    expect(node.replicas.get(child)).toBeDefined();
+    node.crash();
+    cluster.runUntil(() => isMerged(cluster), 5000, "merged");
+    place(cluster, firstDataShard, [1, 2, 4]);
+    comeBack(cluster);
+  });
+});
+
+test("a leader whose disk is full can hand over to one that can write", () => {
+  const cluster = three(8);
+  const first = leaderOf(cluster, firstDataShard) as SimNode;
+  const placementLeader = cluster.placementLeader() as SimNode;
+  const next = [...cluster.nodes.values()].find((node) => node !== first) as SimNode;
+  first.machine.disk.isFull = true;
+  for (const shard of [placementShard, firstDataShard]) {
+    (shard === placementShard ? placementLeader : first).replicas.transfer(shard, next.id);
+    const hasLead = () => (shard === placementShard ? cluster.placementLeader() : leaderOf(cluster, shard)) === next;
+    cluster.runUntil(hasLead, 5000, `node ${next.id} leads shard ${shard}`);
+  }
+  start(cluster, "after");
+  first.machine.disk.isFull = false;
+  cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
+  cluster.expectReplicasEqual();
+});
+
+test("a leader counts as one when the others say so: at once after a sleep, and not any more when they are gone", () => {
+  const cluster = three(9);
+  const first = leaderOf(cluster, firstDataShard) as SimNode;
+  cluster.run(10_000);
+  const host = first.led.get(firstDataShard) as ShardHost;
+  const isCurrent = () => host.isCurrent();
+  // By its own clock its lease is long over.
+  expect(isCurrent()).toBe(false);
+  cluster.runUntil(isCurrent, 10, "the others have said that it leads");
+  for (const node of cluster.nodes.values()) if (node !== first) node.crash();
+  cluster.run(500);
+  for (let i = 0; i < 20; i++) {
+    expect(isCurrent()).toBe(false);
+    cluster.run(50);
+  }
 });

@@ -1,0 +1,34 @@
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { asNodeId } from "#core/base";
+import { stays } from "../tests/until.ts";
+import { writeIdentity } from "./identity.ts";
+import { version } from "./node-fixture.ts";
+import type { Logger } from "./observe/logger.ts";
+import { cluster, TestPeer } from "./peer/peer-fixture.ts";
+import { startNode } from "./start.ts";
+
+test("a node that was removed says once what to do, asks nobody any more, and fails", async () => {
+  using member = new TestPeer(1, { isRemoved: (node) => node === 2 });
+  const dataDir = mkdtempSync(join(tmpdir(), "hop-removed-"));
+  writeIdentity(dataDir, { clusterId: cluster, nodeId: asNodeId(2) }, version);
+  writeFileSync(join(dataDir, "peers.json"), JSON.stringify([[1, member.net.address]]));
+  const lines: string[] = [];
+  const note = (message: string) => void lines.push(message);
+  const logger: Logger = { debug: note, info: note, warn: note, error: note };
+  const failed = Promise.withResolvers<Error>();
+  const node = await startNode({ dataDir, version, grpcPort: 0, httpPort: 0, peerPort: 0, logger, onFailed: failed.resolve });
+  const cause = await failed.promise;
+  expect(cause).toMatchObject({ reason: "NOT_A_MEMBER" });
+  expect(cause.message).toContain("start it with an empty data folder");
+  await expect(node.member).rejects.toThrow("was removed from its cluster");
+  const { refused } = member.net.figures();
+  const { length } = lines;
+  const isQuiet = () => member.net.figures().refused === refused && lines.length === length;
+  await stays(isQuiet, { forMs: 1500, what: `it is quiet; it said ${lines.join(", ")}` });
+  expect(lines.filter((line) => line === "this node was removed from its cluster")).toHaveLength(1);
+  await node.close();
+  rmSync(dataDir, { recursive: true });
+});

@@ -1,0 +1,54 @@
+/** Whether a replica is over because its group, as far as this node or placement heard of it, has none on this node. */
+import { inRange } from "#core/base";
+import { holders } from "#core/placement";
+import { membersOf } from "#core/raft";
+import type { ShardReplica } from "./shard-replica.ts";
+import type { ReplicaSurroundings } from "./surroundings.ts";
+
+/** Looks at what placement wants, at least a tenth of a second apart. */
+const silentLooksMax = 15;
+
+export class Departure {
+  private readonly own: ShardReplica;
+  private readonly around: ReplicaSurroundings;
+  private receivedBefore = 0;
+  private silentLooks = 0;
+
+  constructor(own: ShardReplica, around: ReplicaSurroundings) {
+    this.own = own;
+    this.around = around;
+  }
+
+  isDue(): boolean {
+    const { self, placement } = this.around;
+    const { shard, replica } = this.own;
+    const entry = placement.entry(shard);
+    const isTold = replica.conf.voters.length > 0 && !membersOf(replica.conf).includes(self);
+    // It was merged away after it had left this node, whose replica would be in the way of its neighbour's.
+    if (entry === undefined) return isTold || this.isLeftOver();
+    if (entry.wanted.includes(self) || holders(entry).includes(self)) return false;
+    // The group goes on without it and does not talk to it any more: what placement was told of a later membership says so.
+    return isTold || (entry.configIndex > this.own.replicaSet().configIndex && this.isForgotten());
+  }
+
+  /** Nobody has said a word for a few looks in a row. */
+  private isForgotten(): boolean {
+    const { received } = this.own.group;
+    this.silentLooks = received === this.receivedBefore ? this.silentLooks + 1 : 0;
+    this.receivedBefore = received;
+    return this.silentLooks >= silentLooksMax;
+  }
+
+  /** The shard was merged away, and no replica here will ever take this one in. */
+  private isLeftOver(): boolean {
+    const { placement, shards, log } = this.around;
+    const gone = placement.retired(this.own.shard);
+    if (gone === undefined) return false;
+    // Each of its members had all of its log then: this one was none any more.
+    if (this.own.group.lastIndex < gone.through) return true;
+    const absorber = shards.replica(gone.into);
+    if (absorber === undefined) return log.isRemoved(gone.into) || !log.shards().includes(gone.into);
+    // It came here later, or comes: with the keys of this one in its snapshot.
+    return absorber.isBlank || inRange(absorber.range, this.own.range.first);
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * What a replica may forget of its shard's log: what object storage has, as events and as states.
+ *
+ * Forgotten is only what nobody will ask this log for again: the replica itself begins behind its own
+ * saved states, or behind the uploaded ones where it loses those; members that follow are sent
+ * what they have not yet got; histories are read from sealed segments.
+ */
+import { asIndex, type Index, type ShardId } from "#core/base";
+import type { CheckpointStore, LogStore } from "#store";
+
+export interface TrimPolicy {
+  /** What is sealed stays until the shard's records in the log have so many bytes. */
+  readonly keptBytes: number;
+  /** Bytes of the shard's records in the log, about. */
+  readonly bytesOf: (shard: ShardId) => number;
+  /** Records through there were read by all others who read the node's log. */
+  readonly readThrough: (shard: ShardId) => Index;
+}
+
+export interface Trimmable {
+  readonly shard: ShardId;
+  /** Where the replica's saved states begin to be led on. */
+  readonly savedThrough: number;
+  /** The same of the states in object storage, as the saved header tells. */
+  readonly storedThrough: number;
+  /** Every member that is heard of has the log through here. */
+  readonly heldThrough: number;
+}
+
+/** Forgets as much as may be. Cheap where there is nothing to forget. */
+export function trimLog(
+  { log, checkpoint }: { readonly log: LogStore; readonly checkpoint: CheckpointStore },
+  { shard, savedThrough, storedThrough, heldThrough }: Trimmable,
+  { keptBytes, bytesOf, readThrough }: TrimPolicy,
+): void {
+  const base = log.base(shard).index;
+  if (storedThrough <= base) return;
+  if (keptBytes > 0 && bytesOf(shard) < keptBytes) return;
+  const through = asIndex(Math.min(savedThrough, storedThrough, heldThrough, readThrough(shard)));
+  if (through <= base) return;
+  // The log may not begin behind states that a loss of power would take back.
+  checkpoint.sync();
+  log.compact(shard, through);
+  log.release(shard, through);
+}
