@@ -8,6 +8,7 @@ import { formatDuration } from "./duration.ts";
 import { CommandError, exit } from "./failure.ts";
 import { faultText } from "./input.ts";
 import type { Remote } from "./remote.ts";
+import { visible } from "./terminal.ts";
 
 /** An outage of this length is waited out once the server was reached. */
 const outageMsMax = 30_000;
@@ -58,20 +59,28 @@ export async function withRemote<T>(
   const address = await orInterrupted(context.interrupt, untilReached(given, { reachMs, startMs: Math.min(startMs, limitMs || startMs) }));
   const retryMs = limitMs === 0 ? outageMsMax : Math.min(outageMsMax, limitMs);
   const { output } = context;
-  const onConnection = (state: "lost" | "back") =>
+  let waitedFor: string | undefined;
+  const onConnection = (state: "lost" | "back") => {
+    if (state === "back") waitedFor = undefined;
     output.say(
       state === "lost"
         ? output.paintErr("yellow", `connection to ${address} lost, trying again`)
         : output.paintErr("green", "connected again"),
     );
+  };
   const namespace = namespaceName(options, context.env);
+  const onWaiting = (problem: string) => {
+    waitedFor = visible(problem);
+    output.say(`${output.paintErr("yellow", "waiting:")} ${waitedFor}`);
+  };
   const others = given.filter((each) => each !== address);
-  const remote = remoteOf(HopClient.connect({ address: [address, ...others], namespace, identity: userName(), retryMs, onConnection }));
+  const client = HopClient.connect({ address: [address, ...others], namespace, identity: userName(), retryMs, onConnection, onWaiting });
+  const remote = remoteOf(client, () => waitedFor);
   try {
     const work = orInterrupted(context.interrupt, body(remote));
     return await (limitMs === 0 || isPatient
       ? work
-      : within(limitMs, work, () => lacking?.() ?? `the server at ${address} has not answered`));
+      : within(limitMs, work, () => lacking?.() ?? waitedFor ?? `the server at ${address} has not answered`));
   } finally {
     remote.close();
   }
@@ -179,9 +188,10 @@ function refusalText(error: Error): string {
 }
 
 /** The client library, as commands use it. */
-export function remoteOf(client: HopClient): Remote {
+export function remoteOf(client: HopClient, waitedFor: () => string | undefined = () => undefined): Remote {
   return {
     address: client.address,
+    waitedFor,
     cluster: client.cluster,
     start: (request) => {
       // With a key, a start whose reply was lost can be sent again and meets its own run.

@@ -61,6 +61,16 @@ test("an error is shown with its reason and with what to do next", () => {
   );
 });
 
+test.each([
+  ["shard split", "  next: try again; see how the node and its cluster stand with `hop cluster status`\n"],
+  ["workflow query", "  next: try again; a query needs a worker that has the run's code: start one with `hop worker`, or `hop dev`\n"],
+  ["server start", ""],
+])("what helps where hop %s meets something unavailable", (command, next) => {
+  const err = bufferSink();
+  expect(new Output({ err, env: {}, command }).fail(new HopError("STORE_UNAVAILABLE", "Cannot do it"))).toBe(6);
+  expect(err.text()).toBe(`error: Cannot do it (STORE_UNAVAILABLE)\n${next}`);
+});
+
 test("an error's text can't steer the terminal", () => {
   const err = bufferSink();
   new Output({ err, env: {} }).fail(new Error("bad \u001b[31mname\u0007\nsecond line"));

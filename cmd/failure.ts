@@ -82,10 +82,23 @@ const nextByReason: Partial<Record<Reason, string>> = {
   BUFFER_FULL: "try again in a moment; if it stays so, start more workers",
   NO_SPACE: "free space on the server's disk; it goes on by itself",
   BUDGET_EXPIRED: "the run goes on: ask again with a longer --timeout",
-  STORE_UNAVAILABLE: "try again; `hop worker` must be running for what needs workflow code",
   HASH_MISMATCH: "stop relying on this data and compare it with a copy",
   INTERNAL: "see the server's log",
 };
+
+const seeCluster = "try again; see how the node and its cluster stand with `hop cluster status`";
+const needsWorker = "try again; a query needs a worker that has the run's code: start one with `hop worker`, or `hop dev`";
+
+/** Commands that are refused by this machine or by object storage: the message says what to do. */
+const withoutServer = ["dev", "server start", "sql"];
+
+/** What may help after a refusal of the command of these names, such as "workflow query". */
+function nextAfter(reason: Reason, command: string): string | undefined {
+  if (reason === "UNAUTHENTICATED" && withoutServer.includes(command)) return undefined;
+  if (reason !== "STORE_UNAVAILABLE") return nextByReason[reason];
+  if (command === "workflow query") return needsWorker;
+  return withoutServer.includes(command) ? undefined : seeCluster;
+}
 
 /** The refusal that an error stands for. The client library has a class of its own for it, as has Core. */
 export function reasonOf(error: unknown): Reason | undefined {
@@ -110,10 +123,11 @@ export interface Shown {
   readonly exitCode: ExitCode;
 }
 
-export function shown(error: unknown): Shown {
+/** `command`: names of the command that failed, such as "workflow query". */
+export function shown(error: unknown, command: string): Shown {
   const exitCode = exitCodeOf(error);
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof CommandError) return { message, reason: undefined, next: error.next, exitCode };
   const reason = reasonOf(error);
-  return { message, reason, next: reason === undefined ? undefined : nextByReason[reason], exitCode };
+  return { message, reason, next: reason === undefined ? undefined : nextAfter(reason, command), exitCode };
 }

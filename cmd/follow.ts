@@ -37,7 +37,7 @@ export async function follow(context: Context, remote: Remote, { run, waitMs }: 
       try {
         const leftMs = Number.isFinite(endsAt) ? Math.max(1, Math.ceil(endsAt - performance.now())) : 0;
         const asked = remote.result({ run, waitMs: leftMs });
-        const reply = await orInterrupted(context.interrupt, leftMs === 0 ? asked : answered(asked, leftMs, remote.address));
+        const reply = await orInterrupted(context.interrupt, leftMs === 0 ? asked : answered(asked, leftMs, remote));
         if (reply.outcome !== undefined && hasEnded(reply.outcome.status))
           return { run, generation: reply.generation, outcome: reply.outcome };
         if (performance.now() >= endsAt)
@@ -62,11 +62,12 @@ export async function follow(context: Context, remote: Remote, { run, waitMs }: 
 }
 
 /** Bounds the wait for the server's answer also where the server is not there to give one. */
-function answered<T>(reply: Promise<T>, waitMs: number, address: string): Promise<T> {
+function answered<T>(reply: Promise<T>, waitMs: number, remote: Remote): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
+    const why = remote.waitedFor() ?? `the server at ${remote.address} has not answered`;
     late.reject(
-      new CommandError(exit.unavailable, `Cannot wait longer: the server at ${address} has not answered within ${formatDuration(waitMs)}`, {
+      new CommandError(exit.unavailable, `Cannot wait longer than ${formatDuration(waitMs)}: ${why}`, {
         next: "the run is not lost: ask again when the server is there",
       }),
     );

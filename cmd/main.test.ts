@@ -52,7 +52,7 @@ describe("a wrong command line ends with 2 and says what is wrong", () => {
     [["server", "start", "--peer-port", "x"], 'Cannot use --peer-port "x"'],
     [["server", "start", "--peer-ca", "a.pem"], "want all of --peer-ca, --peer-cert and --peer-key"],
     [["cluster", "leave", "node-1"], 'Cannot use node "node-1": want its number'],
-    [["shard", "split", "0"], 'Cannot use shard "0"'],
+    [["shard", "split", "0"], "Cannot split shard 0: it is placement"],
     [["shard", "split", "1", "--at", "half"], "want the first key of the new shard"],
     [["shard", "move", "1", "--from", "1"], "required option '--to <node>' not specified"],
     [["shard", "verify"], "want the number of a shard, or --all"],

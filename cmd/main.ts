@@ -22,8 +22,8 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   let output = new Output();
-  const contextOf = (options: { output?: Output["format"]; color?: boolean }): Context => {
-    output = new Output({ format: options.output, color: options.color });
+  const contextOf = (options: { output?: Output["format"]; color?: boolean }, command: string): Context => {
+    output = new Output({ format: options.output, color: options.color, command });
     return { output, interrupt: interrupt.signal, env: process.env };
   };
   try {
@@ -36,7 +36,7 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
   }
 }
 
-async function run(args: readonly string[], contextOf: (options: object) => Context): Promise<ExitCode> {
+async function run(args: readonly string[], contextOf: (options: object, command: string) => Context): Promise<ExitCode> {
   let code: ExitCode = exit.ok;
   const root = program(contextOf, (result) => {
     code = result;

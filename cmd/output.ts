@@ -16,6 +16,8 @@ export interface OutputOptions {
   readonly format?: Format | undefined;
   /** False for --no-color. */
   readonly color?: boolean | undefined;
+  /** Names of the command, such as "workflow query": what helps after a failure depends on it. */
+  readonly command?: string;
   readonly out?: Sink;
   readonly err?: Sink;
   readonly env?: Readonly<Record<string, string | undefined>>;
@@ -37,10 +39,12 @@ export class Output {
   readonly paintErr: Paint;
   readonly out: Sink;
   readonly err: Sink;
+  readonly #command: string;
   #progress: Progress | undefined;
 
   constructor(options: OutputOptions = {}) {
     this.format = options.format ?? "table";
+    this.#command = options.command ?? "";
     this.out = options.out ?? processSink(1);
     this.err = options.err ?? processSink(2);
     const choice = { color: options.color ?? true, env: options.env ?? process.env };
@@ -102,7 +106,7 @@ export class Output {
 
   /** Shows an error: text for people, one line of JSON for programs. Returns the exit code. */
   fail(error: unknown): ExitCode {
-    const { message, reason, next, exitCode } = shown(error);
+    const { message, reason, next, exitCode } = shown(error, this.#command);
     if (this.format === "json" || this.format === "jsonl") {
       this.say(safeJson({ error: { reason, message, next, exitCode } }));
       return exitCode;

@@ -41,6 +41,8 @@ export interface Remote {
   readonly address: string;
   /** For those who run the cluster. */
   readonly cluster: ClusterClient;
+  /** Why requests wait, where something is in their way. */
+  waitedFor(): string | undefined;
   /** Starts, over one stream that many starts share. */
   start(request: StartRequestInit): Promise<StartReply>;
   result(request: ResultRequestInit): Promise<ResultReply>;

@@ -6,9 +6,10 @@ import { exit } from "../failure.ts";
 import { type Format, Output } from "../output.ts";
 import { bufferSink } from "../sink-fixture.ts";
 import { bytesText } from "../size.ts";
-import { clusterInit, clusterJoin, clusterLeave, clusterMembers, clusterStatus } from "./cluster.ts";
+import { clusterInit, clusterJoin, clusterLeave, clusterMembers, clusterSetReplication, clusterStatus } from "./cluster.ts";
+import { clusterRestore } from "./cluster-restore.ts";
 import { entryCommands } from "./entry.ts";
-import { shardList, shardMove, shardShow, shardSplit, shardVerify } from "./shard.ts";
+import { shardList, shardMerge, shardMove, shardShow, shardSplit, shardVerify } from "./shard.ts";
 
 const control = () => new MemoryCluster();
 let cluster = control();
@@ -50,6 +51,23 @@ describe("hop cluster", () => {
     expect(cluster.asked).toHaveLength(2);
   });
 
+  test("restore tells what is known of each shard, and prints the new cluster's id", async () => {
+    const from = (context: Context, options: GlobalOptions) => clusterRestore(context, { ...options, cluster: "hop_00000000000000a1" });
+    expect(await hop(from)).toEqual({
+      code: exit.ok,
+      out: "hop_00000000000000b2\n",
+      err: "Shard 1: through record 12, of 2026-02-02T02:40:00.000Z, 7 events\nThis is node 4 of hop_00000000000000b2; nodes that have its address as a --seed join by themselves\n",
+    });
+    expect(cluster.asked[0]).toStartWith("restore hop_00000000000000a1  by ");
+  });
+
+  test("a restore whose server goes away says that nothing came of it", async () => {
+    cluster.breaksOff = true;
+    const { code, err } = await hop(clusterRestore);
+    expect(code).toBe(exit.unavailable);
+    expect(err).toContain("it is given up, and the node has nothing of it");
+  });
+
   test("init waits for a server that is about to start", async () => {
     served.stop();
     const begun = hop(clusterInit);
@@ -74,7 +92,8 @@ describe("hop cluster", () => {
         "node       1, member, version 1.2.3, peers reach it at 10.0.0.1:7072",
         "placement  led by node 1, voters 1, 2, 3",
         "nodes      2 live of 3",
-        "shards     2, 3 replicas wanted, 1 under-replicated, 0 without leader",
+        "replicas   3 of each shard wanted",
+        "shards     2, 1 under-replicated, 0 without leader",
         "map        epoch 17",
         "versions   1.2.3 on 2 nodes, 1.3.0 on 1 node",
         "under way  shard 2: replica from node 3 to node 4",
@@ -87,12 +106,33 @@ describe("hop cluster", () => {
     cluster.clusterId = "hop_1";
     cluster.statusesUntilWhole = 3;
     const waiting = (timeout: string) => hop((context, options) => clusterStatus(context, { ...options, timeout, waitNodes: "3" }));
-    expect((await waiting("5s")).out).toContain("nodes      3 live of 3\nshards     2, 3 replicas wanted, 0 under-replicated");
+    expect((await waiting("5s")).out).toContain(
+      "nodes      3 live of 3\nreplicas   3 of each shard wanted\nshards     2, 0 under-replicated",
+    );
     cluster.statusesUntilWhole = Number.POSITIVE_INFINITY;
     const late = await waiting("300ms");
     expect(late).toMatchObject({ code: exit.unavailable, out: "" });
     // What it still lacked, not that nobody answered.
     expect(late.err).toMatch(/Cannot finish within 300ms: .*(live|under-replicated|leader|replica)/);
+  });
+
+  test("set replication takes a count that can be, and status says who set it and why", async () => {
+    cluster.clusterId = "hop_1";
+    const set = (count: string, format?: Format) =>
+      hop((context, options) => clusterSetReplication(context, { ...options, reason: "five machines" }, count), format && { format });
+    for (const count of ["0", "2", "9", "many", "3.0"]) {
+      expect(await set(count)).toMatchObject({ code: exit.usage, err: expect.stringContaining("want 1, 3, 5 or 7 replicas") });
+    }
+    expect(cluster.asked).toEqual([]);
+    const { code, out, err } = await set("5");
+    expect([code, out]).toEqual([exit.ok, "5\n"]);
+    expect(err).toMatch(/^version 2, set by .+ at 2026-.+: five machines; see how far it is with `hop cluster status`\n$/);
+    expect(cluster.asked).toEqual(["replication 5 because five machines"]);
+    expect((await hop(clusterStatus)).out).toMatch(
+      /^replicas {3}5 of each shard wanted, 3 with the members there are \(version 2, set by .+ at 2026-.+: five machines\)$/m,
+    );
+    const json = JSON.parse((await set("5", "json")).out) as object;
+    expect(json).toMatchObject({ replication: 5, version: 2, reason: "five machines" });
   });
 
   test("members lists all pages, and each state in words", async () => {
@@ -104,7 +144,8 @@ describe("hop cluster", () => {
       .map((line) => JSON.parse(line) as { node: number; state: string; unreachableSince: string | null });
     expect([rows.length, rows[0]?.state, rows[2]?.state, rows.at(-1)?.node]).toEqual([2500, "live", "unreachable", 2500]);
     cluster.membersTotal = 3;
-    expect((await hop(clusterMembers)).out).toMatch(/^ +3 {2}unreachable for 1m 30s/m);
+    // What the one that is unreachable holds on its disk nobody knows.
+    expect((await hop(clusterMembers)).out).toMatch(/^ +2 {2}live +0 +2 +3 MiB .*\n +3 {2}unreachable for 1m 30s +0 +2 +– /m);
     expect((await hop(clusterMembers, { format: "ids" })).out).toBe("1\n2\n3\n");
   });
 
@@ -150,6 +191,12 @@ describe("hop shard", () => {
     expect(show.out).toContain("leader     none\nlog        1200 entries, 5 MiB, 13/s\nunder way  moving from node 3 to node 4\n");
     expect(show.out).toMatch(/ {3}3 {2}voter {4}unreachable {2}1100 {2}100\n {3}4 {2}learner {2}snapshot {6}800 {2}400\n$/);
     expect((await hop((context, options) => shardShow(context, options, "9"))).code).toBe(exit.notFound);
+    // Figures that no leader has told are not zero.
+    cluster.reportedMs = 0;
+    expect((await hop(shardList)).out).toMatch(/^ +1 .*0xffffffffffffffff +– +– +–\s*$/m);
+    expect((await hop((context, options) => shardShow(context, options, "1"))).out).toMatch(
+      /^log +–\nreported +never$[\s\S]* 1 {2}voter +leader +– +–$/m,
+    );
   });
 
   test("split takes a key as show prints it, and nothing else", async () => {
@@ -158,6 +205,24 @@ describe("hop shard", () => {
     expect(cluster.asked).toEqual([`split 1 at ${2 ** 47}`]);
     for (const key of ["0x0000000000000000", "0x8000", "0x800000000000ffff", "half"]) expect((await at(key)).code).toBe(exit.usage);
     expect(cluster.asked).toHaveLength(1);
+  });
+
+  test("placement can be shown, but not split or merged; what is no number is refused before anybody is asked", async () => {
+    for (const [command, doing] of [
+      [shardSplit, "split"],
+      [shardMerge, "merge"],
+    ] as const) {
+      const { code, err } = await hop((context, options) => command(context, options, "0"));
+      expect([code, err]).toEqual([
+        exit.usage,
+        `error: Cannot ${doing} shard 0: it is placement, which holds no keys; want a shard of data, from 1\n  next: list the shards with \`hop shard list\`\n`,
+      ]);
+    }
+    for (const text of ["x", "-1", "1.5", "4294967296", ""]) {
+      const { code, err } = await hop((context, options) => shardShow(context, options, text));
+      expect([code, err]).toEqual([exit.usage, expect.stringContaining(`Cannot use shard ${JSON.stringify(text)}: want its number`)]);
+    }
+    expect(cluster.asked).toEqual([]);
   });
 
   test("move names nodes by their numbers", async () => {

@@ -1,10 +1,10 @@
 /** `hop cluster`: makes, joins and leaves a cluster, and shows how it stands. */
-import { type ClusterMember, type ClusterStatus, MemberState, NodePhase, type SeedAttempt } from "#proto";
+import { type ClusterMember, type ClusterStatus, MemberState, NodePhase, type ReplicationSetting, type SeedAttempt } from "#proto";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, parseCount } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
-import { timeText } from "../history.ts";
+import { timeText, whoText } from "../history.ts";
 import type { Listing, Output } from "../output.ts";
 import { allPages } from "../pages.ts";
 import type { Remote } from "../remote.ts";
@@ -45,14 +45,48 @@ export function clusterLeave(context: Context, options: GlobalOptions, node: str
 
 /** A node as the command line names it. */
 export function nodeNumber(text: string, what = "node"): number {
-  return nonZero(text, what);
-}
-
-export function nonZero(text: string, what: string): number {
   const value = Number(text);
   if (/^\d+$/.test(text) && value >= 1 && value <= 0xffff_ffff) return value;
-  throw new UsageError(`Cannot use ${what} ${JSON.stringify(text)}: want its number, such as 1`);
+  throw new UsageError(`Cannot use ${what} ${JSON.stringify(text)}: want its number, such as 1`, {
+    next: "list the nodes with `hop cluster members`",
+  });
 }
+
+export interface SetReplicationOptions extends GlobalOptions {
+  readonly reason?: string;
+}
+
+export async function clusterSetReplication(context: Context, options: SetReplicationOptions, text: string): Promise<ExitCode> {
+  const count = Number(text);
+  if (!["1", "3", "5", "7"].includes(text))
+    throw new UsageError(`Cannot set the replication factor to ${JSON.stringify(text)}: want 1, 3, 5 or 7 replicas of each shard`);
+  return withRemote(context, options, async ({ cluster }) => {
+    const setting = await cluster.setReplication({ count, reason: options.reason ?? "" });
+    const { output } = context;
+    if (output.isForPeople || output.format === "ids") output.line(String(count));
+    else output.json({ replication: count, ...settingJson(setting) });
+    if (output.isForPeople) output.say(`${setByText(setting)}; see how far it is with \`hop cluster status\``);
+    return exit.ok;
+  });
+}
+
+/** Who set the replication factor, when and why. */
+function setByText(setting: ReplicationSetting | undefined): string {
+  if (setting === undefined) return "as the cluster was made";
+  const { version, identity, changedMs, reason } = setting;
+  const why = reason === "" ? "" : `: ${visible(reason)}`;
+  return `version ${version}, set by ${whoText(identity)} at ${timeText(changedMs)}${why}`;
+}
+
+const settingJson = (setting: ReplicationSetting | undefined) =>
+  setting === undefined
+    ? { version: 1, setBy: null, setAt: null, reason: null }
+    : {
+        version: setting.version,
+        setBy: whoText(setting.identity),
+        setAt: timeText(setting.changedMs),
+        reason: setting.reason === "" ? null : setting.reason,
+      };
 
 const phaseWords: Readonly<Record<number, string>> = {
   [NodePhase.joining]: "joining",
@@ -141,16 +175,26 @@ function showStatus(output: Output, status: ClusterStatus): void {
   const leader = placementLeader === 0 ? bad(true, "no leader") : `led by node ${placementLeader}`;
   field("placement", `${leader}, voters ${placementVoter.join(", ")}`);
   field("nodes", bad(nodesLive < nodesTotal, `${nodesLive} live of ${nodesTotal}`));
-  const { shardsTotal, shardsUnderReplicated, shardsWithoutLeader, replicationFactor } = status;
-  const replicas = `${replicationFactor} ${replicationFactor === 1 ? "replica" : "replicas"} wanted`;
+  const { shardsTotal, shardsUnderReplicated, shardsWithoutLeader } = status;
+  field("replicas", replicasText(status, bad));
   field(
     "shards",
-    `${shardsTotal}, ${replicas}, ${bad(shardsUnderReplicated > 0, `${shardsUnderReplicated} under-replicated`)}, ${bad(shardsWithoutLeader > 0, `${shardsWithoutLeader} without leader`)}`,
+    `${shardsTotal}, ${bad(shardsUnderReplicated > 0, `${shardsUnderReplicated} under-replicated`)}, ${bad(shardsWithoutLeader > 0, `${shardsWithoutLeader} without leader`)}`,
   );
   field("map", `epoch ${status.epoch}`);
   const versions = status.versions.map(({ version, nodes }) => `${version} on ${nodes} ${nodes === 1 ? "node" : "nodes"}`);
   field("versions", bad(versions.length > 1, versions.join(", ")));
+  if (status.unsealed !== "") field("sealing", bad(true, visible(status.unsealed)));
   for (const change of status.underWay) field("under way", visible(change));
+}
+
+/** How many of each shard are wanted, who said so, and how many there can be. */
+function replicasText(status: ClusterStatus, bad: (isBad: boolean, text: string) => string): string {
+  const { replicationFactor: possible, replication } = status;
+  // A node of an older version tells only what is possible.
+  const wanted = Math.max(status.replicationWanted, possible);
+  const few = possible < wanted ? `, ${bad(true, `${possible} with the members there are`)}` : "";
+  return `${wanted} of each shard wanted${few}${replication === undefined ? "" : ` (${setByText(replication)})`}`;
 }
 
 function seedText({ seed, address, problem, triedMs }: SeedAttempt): string {
@@ -161,12 +205,13 @@ function seedText({ seed, address, problem, triedMs }: SeedAttempt): string {
 }
 
 function statusJson(status: ClusterStatus) {
-  const { clusterId, phase, seed, placementLeader, placementVoter, underWay, ...rest } = status;
+  const { clusterId, phase, seed, placementLeader, placementVoter, underWay, replication, ...rest } = status;
   return {
     cluster: clusterId === "" ? null : clusterId,
     ...rest,
     phase: phaseWord(phase),
     seeds: seed.map(({ triedMs, ...each }) => ({ ...each, triedAt: triedMs === 0 ? null : timeText(triedMs) })),
+    replication: { wanted: status.replicationWanted, ...settingJson(replication) },
     placement: { leader: placementLeader === 0 ? null : placementLeader, voters: placementVoter },
     underWay,
   };
@@ -179,6 +224,9 @@ export interface PageOptions extends GlobalOptions {
 export interface MembersOptions extends PageOptions {
   readonly removed?: boolean;
 }
+
+/** Stands for a figure that nobody could tell. */
+export const unknown = "–";
 
 export const rowsMax = 1_000_000;
 
@@ -210,7 +258,7 @@ function memberListing(output: Output): Listing<ClusterMember> {
       },
       { title: "LEADS", value: (member) => String(member.shardsLed), align: "right" },
       { title: "REPLICAS", value: (member) => String(member.replicas), align: "right" },
-      { title: "DISK", value: (member) => bytesText(member.diskBytes), align: "right", drop: true },
+      { title: "DISK", value: ({ diskBytes }) => (diskBytes === 0 ? unknown : bytesText(diskBytes)), align: "right", drop: true },
       { title: "SERVER", value: (member) => member.grpc },
       { title: "PEER", value: (member) => member.peer, drop: true },
       { title: "ZONE", value: (member) => member.zone, drop: true },
@@ -218,8 +266,9 @@ function memberListing(output: Output): Listing<ClusterMember> {
       { title: "PLACEMENT", value: (member) => (member.placementVoter ? "votes" : ""), drop: true },
     ],
     id: (member) => String(member.node),
-    json: ({ unreachableSinceMs, joinedMs, state: number, ...member }) => ({
+    json: ({ unreachableSinceMs, joinedMs, state: number, diskBytes, ...member }) => ({
       ...member,
+      diskBytes: diskBytes === 0 ? null : diskBytes,
       state: memberWord(number),
       unreachableSince: unreachableSinceMs === 0 ? null : timeText(unreachableSinceMs),
       joinedAt: joinedMs === 0 ? null : timeText(joinedMs),

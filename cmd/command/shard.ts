@@ -11,11 +11,22 @@ import { bytesText } from "../size.ts";
 import type { Column } from "../table.ts";
 import { visible } from "../terminal.ts";
 import { follow } from "./change.ts";
-import { nodeNumber, nonZero, type PageOptions, rowsMax } from "./cluster.ts";
+import { nodeNumber, type PageOptions, rowsMax, unknown } from "./cluster.ts";
+
+const listShards = "list the shards with `hop shard list`";
 
 /** Placement is shard 0: it can be shown, moved and verified, but not split or merged. */
 function anyShard(text: string): number {
-  return text === "0" ? 0 : nonZero(text, "shard");
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (value <= 0xffff_ffff) return value;
+  throw new UsageError(`Cannot use shard ${JSON.stringify(text)}: want its number, such as 1`, { next: listShards });
+}
+
+/** A shard that has keys. */
+function dataShard(text: string, doing: string): number {
+  const shard = anyShard(text);
+  if (shard !== 0) return shard;
+  throw new UsageError(`Cannot ${doing} shard 0: it is placement, which holds no keys; want a shard of data, from 1`, { next: listShards });
 }
 
 export async function shardList(context: Context, options: PageOptions): Promise<ExitCode> {
@@ -32,6 +43,8 @@ export async function shardList(context: Context, options: PageOptions): Promise
 
 const votersOf = ({ replica }: ShardInfo) => replica.filter(({ learner }) => !learner);
 const lagOf = ({ replica }: ShardInfo) => Math.max(0, ...replica.map(({ lag }) => lag));
+/** A figure that only a leader knows. */
+const told = ({ reportedMs }: ShardInfo, text: string) => (reportedMs === 0 ? unknown : text);
 const leaderText = ({ leader }: ShardInfo) => (leader === 0 ? "none" : String(leader));
 
 function shardListing(output: Output): Listing<ShardInfo> {
@@ -46,9 +59,9 @@ function shardListing(output: Output): Listing<ShardInfo> {
       },
       { title: "REPLICAS", value: (shard) => replicasText(shard) },
       { title: "RANGE", value: ({ range }) => range, drop: true },
-      { title: "LAG", value: (shard) => String(lagOf(shard)), align: "right" },
-      { title: "SIZE", value: ({ bytes }) => bytesText(bytes), align: "right", drop: true },
-      { title: "RATE", value: rateText, align: "right", drop: true },
+      { title: "LAG", value: (shard) => told(shard, String(lagOf(shard))), align: "right" },
+      { title: "SIZE", value: (shard) => told(shard, bytesText(shard.bytes)), align: "right", drop: true },
+      { title: "RATE", value: (shard) => told(shard, rateText(shard)), align: "right", drop: true },
       { title: "UNDER WAY", value: ({ change }) => change, shrink: true, drop: true },
     ],
     id: ({ shard }) => String(shard),
@@ -94,24 +107,26 @@ export async function shardShow(context: Context, options: GlobalOptions, shard:
   });
 }
 
-const replicaColumns: readonly Column<ReplicaInfo>[] = [
+const replicaColumns = (shard: ShardInfo): readonly Column<ReplicaInfo>[] => [
   { title: "NODE", value: ({ node }) => String(node), align: "right" },
   { title: "ROLE", value: ({ learner }) => (learner ? "learner" : "voter") },
-  { title: "STATE", value: ({ live, progress }) => (live ? progress : "unreachable") },
-  { title: "HAS", value: ({ matchIndex }) => String(matchIndex), align: "right" },
-  { title: "LAG", value: ({ lag }) => String(lag), align: "right" },
+  { title: "STATE", value: ({ live, progress }) => (live ? progress || unknown : "unreachable") },
+  { title: "HAS", value: ({ matchIndex }) => told(shard, String(matchIndex)), align: "right" },
+  { title: "LAG", value: ({ lag }) => told(shard, String(lag)), align: "right" },
 ];
 
 function show(output: Output, shard: ShardInfo): void {
   const field = (name: string, value: string) => output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
   field("shard", shard.shard === 0 ? "0, placement" : String(shard.shard));
   field("keys", shard.range);
-  field("leader", shard.leader === 0 ? output.paint("yellow", "none") : `node ${shard.leader}, epoch ${shard.epoch}, term ${shard.term}`);
-  field("log", `${shard.lastIndex} entries, ${bytesText(shard.bytes)}, ${rateText(shard)}`);
+  // Placement has no leadership lease.
+  const lease = shard.epoch === 0 ? "" : `, epoch ${shard.epoch}, term ${shard.term}`;
+  field("leader", shard.leader === 0 ? output.paint("yellow", "none") : `node ${shard.leader}${lease}`);
+  field("log", told(shard, `${shard.lastIndex} entries, ${bytesText(shard.bytes)}, ${rateText(shard)}`));
   if (shard.change !== "") field("under way", visible(shard.change));
   field("reported", shard.reportedMs === 0 ? "never" : timeText(shard.reportedMs));
   output.line("");
-  output.table(replicaColumns, shard.replica);
+  output.table(replicaColumns(shard), shard.replica);
 }
 
 export interface SplitOptions extends GlobalOptions {
@@ -119,7 +134,7 @@ export interface SplitOptions extends GlobalOptions {
 }
 
 export function shardSplit(context: Context, options: SplitOptions, shard: string): Promise<ExitCode> {
-  const request = { shard: nonZero(shard, "shard"), at: options.at === undefined ? 0 : keyOf(options.at) };
+  const request = { shard: dataShard(shard, "split"), at: options.at === undefined ? 0 : keyOf(options.at) };
   return follow(context, options, { begin: ({ cluster }) => cluster.split(request), seeIt: `see it with \`hop shard show ${shard}\`` });
 }
 
@@ -132,8 +147,13 @@ function keyOf(text: string): number {
 }
 
 export function shardMerge(context: Context, options: GlobalOptions, left: string): Promise<ExitCode> {
-  const number = nonZero(left, "shard");
+  const number = dataShard(left, "merge");
   return follow(context, options, { begin: ({ cluster }) => cluster.merge(number), seeIt: `see it with \`hop shard show ${left}\`` });
+}
+
+export function shardCompact(context: Context, options: GlobalOptions, shard: string): Promise<ExitCode> {
+  const number = dataShard(shard, "compact");
+  return follow(context, options, { begin: ({ cluster }) => cluster.compact(number), seeIt: "see it with `hop storage`" });
 }
 
 export interface MoveOptions extends GlobalOptions {

@@ -251,10 +251,14 @@ describe("shards that change under runs", () => {
     expect((await nodes.members()).map(({ node }) => node)).toEqual([1, 2, 3]);
     expect((await nodes.members("--removed")).find(({ node }) => node === number)?.state).toBe("removed");
     for (const { voters, learners } of await nodes.shards()) expect([...voters, ...learners]).not.toContain(number);
-    await gone.kill();
+    // It says what to do, and goes: nobody has anything to do with it.
+    const told = /The server stops: this node was removed from its cluster; start it with an empty data folder/;
+    expect(await gone.process.exited).toBe(1);
+    expect(gone.process.stderr).toMatch(told);
     await nodes.whole(3);
     const back: HopProcess = gone.launch();
-    await back.line(/removed from its cluster/);
+    await back.line(told);
+    expect(await back.exited).toBe(1);
     expect((await nodes.members()).map(({ node }) => node)).toEqual([1, 2, 3]);
     expect(await nodes.ok(["shard", "verify", "--all"])).not.toContain("Cannot");
   });

@@ -22,6 +22,7 @@ import { addressList, Endpoints } from "./endpoints.ts";
 import { HopError } from "./errors.ts";
 import { completedValue, type Outcome, readOutcome } from "./outcome.ts";
 import { fromPayload, toPayload } from "./payload.ts";
+import { Pulse } from "./pulse.ts";
 import { backoffMs, isRetryable, withRetry } from "./retry.ts";
 import { type Channel, call, learnNodes, stream } from "./rpc.ts";
 import { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
@@ -42,6 +43,8 @@ export interface ClientOptions {
   readonly retryMs?: number;
   /** Told once when the stream that carries requests is lost, and once when it is back. */
   readonly onConnection?: (state: ConnectionState) => void;
+  /** Told what is in the way, and again when that changes, while something has been tried again for a while. */
+  readonly onWaiting?: (problem: string) => void;
 }
 
 export interface StartOptions {
@@ -85,15 +88,22 @@ export class HopClient {
     this.namespace = namespace;
     const metadata = new Metadata();
     if (identity !== undefined) metadata.set("hop-user", encodeURIComponent(identity));
-    this.endpoints = new Endpoints(given);
+    const endpoints = new Endpoints(given);
+    this.endpoints = endpoints;
+    const pulse = new Pulse(endpoints, (endpoint, heard) => learnNodes({ endpoints, metadata }, endpoint, heard));
     const onAnswered = () => {
       if (this.hasLearned) return;
       this.hasLearned = true;
       learnNodes(this.channel);
     };
-    this.channel = { endpoints: this.endpoints, metadata, retryMs, onAnswered };
+    let shown = "";
+    const onWaiting = (problem: string) => {
+      if (problem !== shown) options.onWaiting?.(problem);
+      shown = problem;
+    };
+    this.channel = { endpoints, metadata, pulse, retryMs, onAnswered, onWaiting };
     this.cluster = new ClusterClient(this.channel);
-    this.session = new ClientSession({ endpoints: this.endpoints, metadata, retryMs, onConnection });
+    this.session = new ClientSession({ endpoints, metadata, pulse, retryMs, onConnection, onWaiting });
   }
 
   /** A client of the cluster with a node at `address`. Nothing is sent before the first use. */

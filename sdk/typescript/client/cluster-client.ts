@@ -7,6 +7,7 @@
 import type {
   ClusterEntry,
   ClusterInitReply,
+  ClusterRestoreRequestInit,
   ClusterStatus,
   ListEntriesReply,
   ListEntriesRequestInit,
@@ -16,6 +17,7 @@ import type {
   ListShardsRequestInit,
   MoveShardRequestInit,
   Progress,
+  ReplicationSetting,
   SetEntryRequestInit,
   ShardInfo,
   SplitShardRequestInit,
@@ -44,6 +46,11 @@ export class ClusterClient {
   /** Makes a cluster of the node that is asked. Rejects with ALREADY_MEMBER. */
   init(): Promise<ClusterInitReply> {
     return callOnce(this.channel, methods.init, {});
+  }
+
+  /** Rebuilds a cluster from object storage on the node that is asked. Leaving the loop early gives it up. */
+  restore(request: ClusterRestoreRequestInit): ProgressOf {
+    return stream(this.channel, methods.restore, request);
   }
 
   /** Gives the node that is asked more seeds, and follows it until it is a member. */
@@ -78,6 +85,11 @@ export class ClusterClient {
     return stream(this.channel, methods.mergeShard, { left });
   }
 
+  /** Merges small sealed segments of the shard, as far as that goes. */
+  compact(shard: number): ProgressOf {
+    return stream(this.channel, methods.compactShard, { shard });
+  }
+
   move(request: MoveShardRequestInit): ProgressOf {
     return stream(this.channel, methods.moveShard, request);
   }
@@ -89,6 +101,11 @@ export class ClusterClient {
   /** Compares replicas: one reply for each shard. */
   verify(request: VerifyShardRequestInit): AsyncGenerator<VerifyReply> {
     return stream(this.channel, methods.verifyShard, request);
+  }
+
+  /** How many replicas each shard is to have. Resolves with who set it; undefined where it is what the cluster was made with. */
+  async setReplication(wanted: { readonly count: number; readonly reason?: string }): Promise<ReplicationSetting | undefined> {
+    return (await callOnce(this.channel, methods.setReplication, wanted)).replication;
   }
 
   /** Resolves with the entry's new version. Rejects with VERSION_CONFLICT. */

@@ -23,7 +23,7 @@ export const bounds: FrameBounds = { frameBytesSoft: 1 << 20, frameBytesMax: 64 
 const failedMsMax = 30_000;
 const learnedMax = 1000;
 const shownMax = 5;
-/** A node that is silent for the sum of these counts as gone. */
+/** A connection that is silent for the sum of these is given up, whether or not a call waits for it (`pulse.ts` is quicker where one does). */
 const keepalive = { timeMs: 3_000, timeoutMs: 5_000 } as const;
 
 /** Addresses of a list as people write it: "a:7070, b:7070". Throws `TypeError` for an empty one. */
@@ -75,6 +75,12 @@ export class Endpoints {
   /** It works there. */
   worked(address: string): void {
     this.failures.delete(address);
+  }
+
+  /** Its connection is of no use any more: the next one to that address is a new one. */
+  drop({ address, client }: Endpoint): void {
+    client.close();
+    if (this.clients.get(address) === client) this.clients.delete(address);
   }
 
   /** Takes the members that a node told of. */

@@ -1,7 +1,7 @@
 /** The client against several servers, of which some go away, hang, or can't serve. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { createServer, type Server } from "node:net";
-import { until } from "../../../tests/until.ts";
+import { stays, until } from "../../../tests/until.ts";
 import { addressList, Endpoints } from "./endpoints.ts";
 import { HopClient, UnavailableError } from "./index.ts";
 import { type Answer, ClientTestServer } from "./server-fixture.ts";
@@ -123,6 +123,28 @@ describe("a client given several addresses", () => {
     a.stop();
     expect(await asked).toContain(`${a.address} was lost before the reply came`);
     expect(b.items).toHaveLength(0);
+  });
+});
+
+describe("a client of several nodes", () => {
+  const probes = (one: ClientTestServer) => one.calls.filter((path) => path.endsWith("ListNodes")).length;
+
+  test("asks nothing of a node while it waits for nothing", async () => {
+    const a = await server();
+    const client = clientOf([a.address, "127.0.0.1:1"]);
+    await client.start("echo");
+    await stays(() => probes(a) === 0, { forMs: 1_500, what: "nothing asked" });
+  });
+
+  test("waits as long as it takes at a node that shows that it lives", async () => {
+    const [a, b] = [await server(() => undefined), await server()];
+    const client = clientOf([a.address, b.address]);
+    const waits = client.outcome("default:x").catch(() => {});
+    await until(() => a.items.length === 1);
+    await stays(() => b.sessions.length === 0, { forMs: 3_000, what: "the first node is asked" });
+    expect(probes(a)).toBeGreaterThan(2);
+    client.close();
+    await waits;
   });
 });
 

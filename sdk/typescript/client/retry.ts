@@ -31,9 +31,14 @@ const reasonByCode: Partial<Record<status, string>> = {
   [status.UNIMPLEMENTED]: "BAD_REQUEST",
 };
 
+const detailKey = "hopskip-error-bin";
+
+/** A node has written it, and not a library in between. */
+export const hasDetail = (error: ServiceError): boolean => (error.metadata?.get(detailKey).length ?? 0) > 0;
+
 /** The refusal behind a gRPC error: its detail, or what its code says. */
 export function statusError(error: ServiceError, doing: string): HopError {
-  const bytes = error.metadata?.get("hopskip-error-bin")[0];
+  const bytes = error.metadata?.get(detailKey)[0];
   if (bytes instanceof Uint8Array) {
     try {
       return detailError(fromBytes(decodeErrorDetail, bytes));
@@ -44,15 +49,27 @@ export function statusError(error: ServiceError, doing: string): HopError {
   return errorOf(reasonByCode[error.code] ?? "INTERNAL", `Cannot ${doing}: ${error.details || error.message}`, { cause: error });
 }
 
-/** Tries until it succeeds, fails for good, or `retryMs` have passed since the first failure. */
-export async function withRetry<T>(retryMs: number, attempt: () => Promise<T>): Promise<T> {
+/** What is tried again for so long is worth a word. With the pauses of `backoffMs` it comes after 1.6 s at the latest. */
+export const waitingMs = 700;
+
+/**
+ * Tries until it succeeds, fails for good, or `retryMs` have passed since the first failure.
+ * `onWaiting` is told of what has failed for `waitingMs` and is tried again.
+ */
+export async function withRetry<T>(
+  retryMs: number,
+  attempt: () => Promise<T>,
+  onWaiting: (problem: string) => void = () => {},
+): Promise<T> {
   let failedMs: number | undefined;
   for (let tries = 1; ; tries++) {
     try {
       return await attempt();
     } catch (error) {
       failedMs ??= performance.now();
-      if (!isRetryable(error) || performance.now() - failedMs >= retryMs) throw error;
+      const sinceMs = performance.now() - failedMs;
+      if (!isRetryable(error) || sinceMs >= retryMs) throw error;
+      if (sinceMs >= waitingMs) onWaiting(error.message);
       await new Promise((resolve) => setTimeout(resolve, backoffMs(tries, error.retryAfterMs)));
     }
   }

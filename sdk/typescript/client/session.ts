@@ -11,7 +11,8 @@ import type { ClientItem, ClientItemInit, ReplyItem } from "#proto";
 import { type Closing, type Connection, clientCodec, connectGrpc, sessionPath } from "#proto/connection";
 import { bounds, type Endpoint, type Endpoints } from "./endpoints.ts";
 import { type HopError, UnavailableError } from "./errors.ts";
-import { backoffMs, detailError, isRetryable } from "./retry.ts";
+import type { Pulse, Watched } from "./pulse.ts";
+import { backoffMs, detailError, isRetryable, waitingMs } from "./retry.ts";
 
 /** What a session can ask. */
 export type AskKind = Exclude<ClientItem["kind"], "unknown">;
@@ -32,9 +33,12 @@ interface Pending {
 export interface SessionOptions {
   readonly endpoints: Endpoints;
   readonly metadata: Metadata;
+  readonly pulse: Pulse;
   /** How long an outage may last before what waits for its end fails. */
   readonly retryMs: number;
   readonly onConnection: (state: ConnectionState) => void;
+  /** Told what is in the way of requests that have waited for a while. */
+  readonly onWaiting: (problem: string) => void;
 }
 
 export type ConnectionState = "lost" | "back";
@@ -55,10 +59,13 @@ export class ClientSession {
   private readonly pending = new Map<number, Pending>();
   private connection: Connection<ClientItemInit> | undefined;
   private endpoint: Endpoint | undefined;
+  /** While an answer is owed. */
+  private watched: Watched | undefined;
   private openedMs = 0;
   private lastRequest = 0;
   private isClosed = false;
   private isDown = false;
+  private downMs = 0;
   /** Ends the outage's wait, also where an attempt to connect hangs. */
   private outage: ReturnType<typeof setTimeout> | undefined;
   private losses = 0;
@@ -88,6 +95,7 @@ export class ClientSession {
     clearTimeout(this.reconnect);
     clearTimeout(this.outage);
     this.failAll(new UnavailableError("STORE_UNAVAILABLE", "The client was closed before the reply came"));
+    this.unwatch();
     this.connection?.close("The client was closed");
     this.connection = undefined;
   }
@@ -108,9 +116,21 @@ export class ClientSession {
     }
     try {
       this.connection.send(pending.item);
+      this.watch(this.connection);
     } catch (error) {
       this.settle(request)?.reject(error as Error);
     }
+  }
+
+  /** From the first request to the last answer. */
+  private watch(connection: Connection<ClientItemInit>): void {
+    if (this.watched !== undefined || this.endpoint === undefined) return;
+    this.watched = this.options.pulse.watch(this.endpoint, (problem) => connection.close(problem));
+  }
+
+  private unwatch(): void {
+    this.watched?.done();
+    this.watched = undefined;
   }
 
   private open(): void {
@@ -150,6 +170,7 @@ export class ClientSession {
   }
 
   private receive(item: ReplyItem): void {
+    this.watched?.heard();
     // It tells that the stream began, not that it is of use.
     if (item.kind === "nodes") return this.options.endpoints.learn(item.value.address);
     this.up();
@@ -159,7 +180,7 @@ export class ClientSession {
       this.refused(item.request, pending, detailError(item.value));
       return;
     }
-    this.pending.delete(item.request);
+    this.settle(item.request);
     if (item.kind === pending.item.kind) pending.resolve(item.value as never);
     else pending.reject(new UnavailableError("INTERNAL", `Cannot read the reply: it is of kind ${item.kind}, want ${pending.item.kind}`));
   }
@@ -171,6 +192,7 @@ export class ClientSession {
       this.settle(request)?.reject(error);
       return;
     }
+    if (performance.now() - pending.refusedMs >= waitingMs) this.options.onWaiting(error.message);
     this.moveAway(pending, error);
     pending.tries++;
     pending.timer = setTimeout(
@@ -196,10 +218,12 @@ export class ClientSession {
   private lost(connection: Connection<ClientItemInit>, address: string, closing: Closing): void {
     if (this.connection !== connection || this.isClosed) return;
     this.connection = undefined;
+    this.unwatch();
     this.losses++;
     const cause = new Error(closing.message);
     const { endpoints } = this.options;
-    endpoints.failed(address, closing.message);
+    const problem = closing.message.replace(/^UNAVAILABLE: /, "");
+    endpoints.failed(address, problem);
     for (const [request, pending] of this.pending) {
       if (pending.isIdempotent || pending.timer !== undefined) continue;
       this.settle(request)?.reject(
@@ -209,6 +233,7 @@ export class ClientSession {
     // An idle stream is opened again by the next request.
     if (this.pending.size === 0) return;
     if (!this.isDown) this.down(cause);
+    else if (performance.now() - this.downMs >= waitingMs) this.options.onWaiting(endpoints.tried());
     // Each node is tried once before any is waited for.
     const others = endpoints.count - 1;
     this.reconnect = setTimeout(() => this.open(), this.losses <= others ? 0 : backoffMs(this.losses - others));
@@ -218,6 +243,7 @@ export class ClientSession {
   private down(cause: Error): void {
     const { endpoints, retryMs, onConnection } = this.options;
     this.isDown = true;
+    this.downMs = performance.now();
     onConnection("lost");
     this.outage = setTimeout(() => {
       this.isDown = false;
@@ -237,6 +263,7 @@ export class ClientSession {
     const pending = this.pending.get(request);
     if (pending !== undefined) clearTimeout(pending.timer);
     this.pending.delete(request);
+    if (this.pending.size === 0) this.unwatch();
     return pending;
   }
 }
