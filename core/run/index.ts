@@ -1,6 +1,7 @@
 /** One run: its state, the events it is made of, and the rules for each. */
 export { type Claim, claimed, decideCompleted, decideFailed, decideSchedule, type Timeout, timeoutFailure } from "./activity.ts";
 export { applyEvent, type EventPlace } from "./apply.ts";
+export { type BlobRef, blobsOf } from "./blob-refs.ts";
 export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideCancel, decideResume, decideTerminate, isTerminal, outcomeOf, refuseUnlessLive } from "./close.ts";
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";

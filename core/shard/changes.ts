@@ -18,7 +18,7 @@ import {
   type Term,
 } from "#core/base";
 import { isLive, isSettled, mayBeOffered } from "#core/run";
-import { decodeRecord, fromBytes, RunStatus, type ShardAbsorbed, type ShardChange, type ShardSplit } from "#proto";
+import { decodeRecord, fromBytes, RunStatus, type ShardAbsorbed, type ShardChange, type ShardSealed, type ShardSplit } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { pump } from "./delivery.ts";
 import { depart } from "./departure.ts";
@@ -106,6 +106,27 @@ export function absorb(ctx: ShardContext, absorption: ShardAbsorbed, nowMs: numb
   }
   ctx.begin(nowMs);
   change(ctx, { kind: "absorbed", value: absorption });
+  arm(ctx);
+  return ctx.effects;
+}
+
+/** Records that the log through an index lies in object storage, so that every replica may forget it. */
+export function seal(ctx: ShardContext, sealed: ShardSealed, nowMs: number): Effect[] | Rejection {
+  const refused = refuse(ctx, "seal");
+  if (refused !== undefined) return refused;
+  const { header, options } = ctx;
+  const { through, manifest, sha256, statesThrough } = sealed;
+  assert(sha256.length === 32, `a manifest's hash has 32 bytes, got ${sha256.length}`);
+  assert(statesThrough <= through, `states are uploaded as of ${statesThrough}, which is behind ${through}`);
+  // A manifest that says the same of fewer segments leads no further.
+  if (through < header.sealedThrough || through > ctx.lastIndex || manifest <= header.manifest) {
+    const message =
+      `Cannot seal shard ${options.shard} through index ${through} by manifest ${manifest}: ` +
+      `it is sealed through ${header.sealedThrough} by manifest ${header.manifest}, and its log ends at ${ctx.lastIndex}`;
+    return { reject: "BAD_REQUEST", message };
+  }
+  ctx.begin(nowMs);
+  change(ctx, { kind: "sealed", value: sealed });
   arm(ctx);
   return ctx.effects;
 }

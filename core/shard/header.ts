@@ -4,7 +4,7 @@
  *
  * A fold of the `ShardChange` records of its log over its birth, so it is the same on every replica.
  */
-import { assert, inRange, type Key, type KeyRange, type ShardId } from "#core/base";
+import { assert, inRange, type Key, type KeyRange, noBytes, type ShardId } from "#core/base";
 import { decodeShardHeader, encodeShardHeader, fromBytes, type JoinedKeys, type ShardChange, type ShardHeader, toBytes } from "#proto";
 
 const headerFormat = 1;
@@ -41,6 +41,10 @@ export function bornHeader({ range, ancestors }: ShardBirth): ShardHeader {
     ancestor: sorted(ancestors),
     joined: [],
     changedIndex: 0,
+    sealedThrough: 0,
+    manifest: 0,
+    manifestSha256: noBytes,
+    statesThrough: 0,
   };
 }
 
@@ -92,6 +96,12 @@ export function applyToHeader(header: ShardHeader, index: number, change: ShardC
       header.ancestor = sorted([...header.ancestor, shard, ...ancestor]);
       return;
     }
+    case "sealed":
+      header.sealedThrough = change.value.through;
+      header.manifest = change.value.manifest;
+      header.manifestSha256 = change.value.sha256.slice();
+      header.statesThrough = change.value.statesThrough;
+      return;
     case "unknown":
       throw new RangeError(`Cannot apply a change of the shard at index ${index}: this version does not know its kind`);
   }

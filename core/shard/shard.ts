@@ -9,9 +9,9 @@
  */
 import type { Effect, Hasher, Key, Partition, Rejection, SavedState, ShardId } from "#core/base";
 import { assert, unreachable } from "#core/base";
-import type { DescribeReply, ShardAbsorbed, ShardHeader, ShardSplit } from "#proto";
+import type { DescribeReply, ShardAbsorbed, ShardHeader, ShardSealed, ShardSplit } from "#proto";
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
-import { absorb, freeze, type Leadership, lead, renew, split, thaw } from "./changes.ts";
+import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
 import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
 import { onCommand, onRequestGone } from "./commands.ts";
 import { type AppliedChange, ShardContext, type ShardOptions } from "./context.ts";
@@ -125,6 +125,11 @@ export class ShardMachine {
   /** Makes the right neighbour part of the shard: its states must be saved on this node. */
   absorb(absorbed: Readonly<ShardAbsorbed>, nowMs: number): Effect[] | Rejection {
     return absorb(this.ctx, absorbed, nowMs);
+  }
+
+  /** The log through an index lies in object storage: every replica may forget it. */
+  seal(sealed: Readonly<ShardSealed>, nowMs: number): Effect[] | Rejection {
+    return seal(this.ctx, sealed, nowMs);
   }
 
   /** What the left neighbour is to `absorb` of this frozen shard. */

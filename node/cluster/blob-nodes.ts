@@ -1,6 +1,6 @@
-/** Who keeps the cluster's blobs, from the view and what was heard of the nodes. */
+/** What the view says of blobs: who keeps them, with what was heard of the nodes, and which of them are deployed. */
 import type { NodeId } from "#core/base";
-import { replicationDefault } from "#core/placement";
+import { type ClusterView, replicationDefault } from "#core/placement";
 import type { BlobNodes } from "./cluster-blobs.ts";
 import type { Placement } from "./placement.ts";
 
@@ -19,6 +19,11 @@ export function blobNodes(placement: Placement): BlobNodes {
     replicas: () => largestOdd(Math.min(placement.view.replicationWanted || replicationDefault, members().length)),
     isHeard: (node) => net.lastHeardMs(node) > 0 && timing.monotonicMs() - net.lastHeardMs(node) <= heardMsMax,
   };
+}
+
+/** Code that new runs are started on. */
+export function* bundlesIn(view: ClusterView): Generator<Uint8Array> {
+  for (const { types } of view.deployments.values()) for (const { bundle } of types.values()) yield bundle;
 }
 
 const largestOdd = (count: number) => Math.max(1, count % 2 === 0 ? count - 1 : count);

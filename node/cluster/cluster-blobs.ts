@@ -2,36 +2,43 @@
  * Content-addressed storage of a whole cluster, over each node's own.
  *
  * A blob is durable on a majority of the replication factor's nodes when `put` resolves, so it
- * survives what the shards survive. A node that lacks one fetches it from another, checks its hash
- * and keeps it. While a node that might have a blob does not answer, it is unavailable and never
- * missing.
+ * survives what the shards survive. A node that lacks one fetches it from another, or from object
+ * storage, checks its hash and keeps it. While a node that might have a blob does not answer, or
+ * object storage does not, it is unavailable and never missing.
  */
 import type { NodeId } from "#core/base";
-import { bytesEqual, HopError, toHex } from "#core/base";
+import { HopError, toHex } from "#core/base";
 import {
-  type BlobFound,
   type DurableRef,
-  decodeBlobChunk,
   decodeBlobFound,
   decodeBlobHashes,
   decodeBlobRequest,
-  encodeBlobChunk,
   encodeBlobFound,
   encodeBlobHashes,
   encodeBlobRequest,
   fromBytes,
   toBytes,
 } from "#proto";
+import type { OpenBlob } from "#store";
 import type { PeerNet } from "../peer/peer-net.ts";
 import type { ReadableBlobs } from "../service/client-service.ts";
 import { asHopError } from "../service/status.ts";
+import type { Timing } from "../timing.ts";
+import { type BlobSink, MemorySink } from "./blob-sink.ts";
+import { BlobTransfer } from "./blob-transfer.ts";
+import { ClaimedBlobs } from "./claimed-blobs.ts";
 
 /** A node's own store. */
 export interface LocalBlobs {
   put(data: Uint8Array): Promise<DurableRef>;
+  /** Takes a blob in pieces. */
+  receive(sha256: Uint8Array): BlobSink;
   /** Undefined where there is none. */
   find(sha256: Uint8Array): Promise<Uint8Array | undefined>;
+  open(sha256: Uint8Array, from?: number): Promise<OpenBlob | undefined>;
   size(sha256: Uint8Array): Promise<number | undefined>;
+  isIntact(sha256: Uint8Array): Promise<boolean>;
+  touch(sha256: Uint8Array): Promise<boolean>;
 }
 
 /** Who keeps blobs. */
@@ -45,46 +52,71 @@ export interface BlobNodes {
   isHeard(node: NodeId): boolean;
 }
 
-export interface ClusterBlobsParts {
-  readonly local: LocalBlobs;
-  readonly net: PeerNet;
-  readonly nodes: BlobNodes;
+/** Where blobs are that were uploaded. They reject with `HopError`; undefined where there certainly is none. */
+export interface StoredBlobs {
+  size(sha256: Uint8Array): Promise<number | undefined>;
+  /** Hands the blob to `take` in pieces, in order, and resolves with its size when their hash is right. */
+  download(sha256: Uint8Array, take: (bytes: Uint8Array) => void | Promise<void>): Promise<number | undefined>;
 }
 
-const calls = { keep: "blob.keep", size: "blob.size", read: "blob.read", lacking: "blob.lacking" } as const;
-const chunkBytes = 1 << 20;
-const keepMsMax = 60_000;
+/** `data` where the disk did not take it. */
+interface Fetched {
+  readonly found: boolean;
+  readonly data: Uint8Array | undefined;
+}
+
+export interface ClusterBlobsParts {
+  readonly local: LocalBlobs;
+  /** Undefined where the node has no object storage. */
+  readonly stored?: StoredBlobs | undefined;
+  readonly net: PeerNet;
+  readonly nodes: BlobNodes;
+  readonly timing: Pick<Timing, "monotonicMs">;
+  /** What no event names is kept so long after it was put or asked for. */
+  readonly graceMs: number;
+}
+
+const calls = { keep: "blob.keep", size: "blob.size", lacking: "blob.lacking" } as const;
+/** A node that is to keep a blob has so long for it, and a second more for each of these bytes. */
+const keepMsMin = 60_000;
+const bytesASecondMin = 1 << 20;
 
 export class ClusterBlobs implements ReadableBlobs {
   private readonly parts: ClusterBlobsParts;
+  private readonly transfer: BlobTransfer;
+  private readonly claimed: ClaimedBlobs;
   /** Blobs on their way to this disk, by hash: others may fetch them already. */
   private readonly incoming = new Map<string, Uint8Array>();
-  private readonly fetching = new Map<string, Promise<Uint8Array | undefined>>();
+  private readonly fetching = new Map<string, Promise<Fetched>>();
 
   constructor(parts: ClusterBlobsParts) {
     this.parts = parts;
-    const { net } = parts;
+    const { net, local, timing, graceMs } = parts;
+    this.claimed = new ClaimedBlobs(timing, graceMs / 2);
+    this.transfer = new BlobTransfer({
+      net,
+      incoming: (sha256) => this.incoming.get(toHex(sha256)),
+      open: (sha256, from) => local.open(sha256, from),
+    });
     net.serve(calls.keep, async (from, body) => {
       await this.keep(from, fromBytes(decodeBlobRequest, body).sha256.slice());
       return new Uint8Array(0);
     });
     net.serve(calls.size, async (_, body) => {
-      const size = await this.localSize(fromBytes(decodeBlobRequest, body).sha256.slice());
+      const size = await local.size(fromBytes(decodeBlobRequest, body).sha256.slice());
       return toBytes(encodeBlobFound, { found: size !== undefined, size: size ?? 0 });
     });
     net.serve(calls.lacking, async (_, body) => {
       const { sha256: asked } = fromBytes(decodeBlobHashes, body);
       const lacking: Uint8Array[] = [];
-      for (const sha256 of asked) if ((await this.localSize(sha256)) === undefined) lacking.push(sha256);
+      for (const sha256 of asked) if ((await local.size(sha256)) === undefined) lacking.push(sha256);
       return toBytes(encodeBlobHashes, { sha256: lacking });
     });
-    net.serveStream(calls.read, (_, body) => this.chunks(fromBytes(decodeBlobRequest, body).sha256.slice()));
   }
 
-  /** Resolves when the blob is durable on enough nodes. Rejects with NO_SPACE or STORE_UNAVAILABLE. */
+  /** Resolves when the blob is durable on enough nodes, and new there. Rejects with NO_SPACE or STORE_UNAVAILABLE. */
   async put(data: Uint8Array): Promise<DurableRef> {
-    // This node's own copy is one of a majority.
-    const wanted = Math.floor(this.parts.nodes.replicas() / 2);
+    const wanted = this.copiesWanted();
     if (wanted <= 0) return this.parts.local.put(data);
     const sha256 = await hashOf(data);
     const name = toHex(sha256);
@@ -97,30 +129,74 @@ export class ClusterBlobs implements ReadableBlobs {
     }
   }
 
+  /**
+   * Size of a blob that an event is about to name: as after a `put` of it, it is durable on enough
+   * nodes and not collected for a while. Undefined where there is none. Rejects with `HopError`.
+   */
+  async claim(sha256: Uint8Array): Promise<number | undefined> {
+    const name = toHex(sha256);
+    const known = this.claimed.sizeOf(name);
+    if (known !== undefined) return known;
+    const askedMs = this.parts.timing.monotonicMs();
+    if (!(await this.isKept(sha256))) return undefined;
+    await this.copy(sha256, this.copiesWanted());
+    const size = await this.parts.local.size(sha256);
+    if (size !== undefined) this.claimed.note(name, size, askedMs);
+    return size;
+  }
+
   /** The blob. Rejects with `HopError` BLOB_NOT_FOUND, STORE_UNAVAILABLE or HASH_MISMATCH. */
   async get(sha256: Uint8Array): Promise<Uint8Array> {
-    const found = (await this.findLocal(sha256)) ?? (await this.fetch(sha256));
-    if (found === undefined) throw new HopError("BLOB_NOT_FOUND", `Cannot read blob ${toHex(sha256)}: no node of the cluster has it`);
+    const own = await this.findLocal(sha256);
+    if (own !== undefined) return own;
+    const fetched = await this.fetch(sha256);
+    const found = fetched.data ?? (fetched.found ? await this.parts.local.find(sha256) : undefined);
+    if (found === undefined)
+      throw new HopError("BLOB_NOT_FOUND", `Cannot read blob ${toHex(sha256)}: neither a node nor object storage has it`);
     return found;
   }
 
-  /** Bytes of the blob; undefined where no node has it. Rejects with `HopError` STORE_UNAVAILABLE. */
+  /** Bytes of the blob; undefined where there is none. Rejects with `HopError` STORE_UNAVAILABLE. */
   async size(sha256: Uint8Array): Promise<number | undefined> {
-    const own = await this.localSize(sha256);
+    const own = await this.parts.local.size(sha256);
     if (own !== undefined) return own;
+    const [heard, silent] = this.othersByVoice(sha256);
+    return this.firstOf("look for", sha256, [
+      () => this.sizeAt(heard, sha256),
+      async () => this.parts.stored?.size(sha256),
+      () => this.sizeAt(silent, sha256),
+    ]);
+  }
+
+  private async sizeAt(nodes: readonly NodeId[], sha256: Uint8Array): Promise<number | undefined> {
     const body = toBytes(encodeBlobRequest, { sha256 });
-    let silent: unknown;
-    for (const node of this.others(sha256)) {
-      let answer: BlobFound;
+    let failed: unknown;
+    for (const node of nodes) {
       try {
-        answer = fromBytes(decodeBlobFound, await this.parts.net.call(node, calls.size, body));
+        const { found, size } = fromBytes(decodeBlobFound, await this.parts.net.call(node, calls.size, body));
+        if (found) return size;
       } catch (error) {
-        silent ??= error;
-        continue;
+        failed ??= error;
       }
-      if (answer.found) return answer.size;
     }
-    if (silent !== undefined) throw unavailable("look for", sha256, silent);
+    if (failed !== undefined) throw asHopError(failed);
+    return undefined;
+  }
+
+  /** What the first road that leads to the blob brings; undefined where all of them end without it. Rejects where one is closed. */
+  private async firstOf<T>(verb: string, sha256: Uint8Array, roads: readonly (() => Promise<T | undefined>)[]): Promise<T | undefined> {
+    let failed: unknown;
+    for (const road of roads) {
+      try {
+        const found = await road();
+        if (found !== undefined) return found;
+      } catch (error) {
+        // This node's disk is full: that is no matter of roads.
+        if (asHopError(error).reason === "NO_SPACE") throw error;
+        failed ??= error;
+      }
+    }
+    if (failed !== undefined) throw unavailable(verb, sha256, failed);
     return undefined;
   }
 
@@ -149,101 +225,110 @@ export class ClusterBlobs implements ReadableBlobs {
     return fromBytes(decodeBlobHashes, await this.parts.net.call(node, calls.lacking, body)).sha256;
   }
 
-  /** Resolves when `node` has the blob durably; it fetches it from here. */
+  /** Resolves when `node` has the blob durably, and new; it fetches it from here. */
   async sendTo(node: NodeId, sha256: Uint8Array): Promise<void> {
-    await this.parts.net.call(node, calls.keep, toBytes(encodeBlobRequest, { sha256 }), { timeoutMs: keepMsMax });
+    const bytes = this.incoming.get(toHex(sha256))?.length ?? (await this.parts.local.size(sha256)) ?? 0;
+    const timeoutMs = keepMsMin + Math.ceil((bytes / bytesASecondMin) * 1000);
+    await this.parts.net.call(node, calls.keep, toBytes(encodeBlobRequest, { sha256 }), { timeoutMs });
   }
 
   /** Another node has a blob that this one is to have too. */
   private async keep(from: NodeId, sha256: Uint8Array): Promise<void> {
-    // A blob that is only on its way to this disk may still fail: putting it again waits for it.
-    if ((await this.parts.local.size(sha256)) !== undefined && !this.incoming.has(toHex(sha256)) && (await this.isIntact(sha256))) return;
-    const data = await this.read(from, sha256);
-    if (data === undefined) throw new HopError("BLOB_NOT_FOUND", `Cannot keep blob ${toHex(sha256)}: node ${from} does not have it`);
-    await this.parts.local.put(data);
-  }
-
-  private async isIntact(sha256: Uint8Array): Promise<boolean> {
+    const { local } = this.parts;
+    // A blob that is only on its way to this disk may still fail: fetching it too makes it certain.
+    if (!this.incoming.has(toHex(sha256)) && (await local.isIntact(sha256)) && (await local.touch(sha256))) return;
+    const sink = local.receive(sha256);
     try {
-      return (await this.parts.local.find(sha256)) !== undefined;
-    } catch {
-      return false;
+      if (await this.transfer.fill(sink, sha256, [from])) return;
+    } finally {
+      await sink.abandon();
     }
+    throw new HopError("BLOB_NOT_FOUND", `Cannot keep blob ${toHex(sha256)}: node ${from} does not have it`);
   }
 
-  /** From the first other node that has it; undefined where none does. One fetch at a time for each blob. */
-  private fetch(sha256: Uint8Array): Promise<Uint8Array | undefined> {
+  /** Whether this node has the blob from now on, where there is one. */
+  private async isKept(sha256: Uint8Array): Promise<boolean> {
+    const { local } = this.parts;
+    if (await local.touch(sha256)) return true;
+    const { found } = await this.fetch(sha256);
+    if (!found) return false;
+    // One that the disk did not take may still be durable elsewhere, but not here.
+    if (await local.touch(sha256)) return true;
+    throw new HopError("STORE_UNAVAILABLE", `Cannot keep blob ${toHex(sha256)} on this node`, { retryAfterMs: 500 });
+  }
+
+  /** From another node or object storage. One fetch at a time for each blob. */
+  private fetch(sha256: Uint8Array): Promise<Fetched> {
     const name = toHex(sha256);
     const known = this.fetching.get(name);
     if (known !== undefined) return known;
-    const fetched = this.fetchFrom(sha256).finally(() => this.fetching.delete(name));
+    const fetched = this.fetchToDisk(sha256).finally(() => this.fetching.delete(name));
     this.fetching.set(name, fetched);
     return fetched;
   }
 
-  private async fetchFrom(sha256: Uint8Array): Promise<Uint8Array | undefined> {
-    let failed: unknown;
-    for (const node of this.others(sha256)) {
-      try {
-        const data = await this.read(node, sha256);
-        if (data === undefined) continue;
-        // A copy that can't be kept here is fetched again the next time.
-        await this.parts.local.put(data).catch(() => {});
-        return data;
-      } catch (error) {
-        failed ??= error;
-      }
-    }
-    if (failed !== undefined) throw unavailable("read", sha256, failed);
-    return undefined;
-  }
-
-  /** The blob as `node` has it, its hash checked; undefined where it has none. */
-  private async read(node: NodeId, sha256: Uint8Array): Promise<Uint8Array | undefined> {
-    const parts: Uint8Array[] = [];
+  private async fetchToDisk(sha256: Uint8Array): Promise<Fetched> {
+    const sink = this.parts.local.receive(sha256);
     try {
-      for await (const chunk of this.parts.net.stream(node, calls.read, toBytes(encodeBlobRequest, { sha256 })))
-        parts.push(fromBytes(decodeBlobChunk, chunk).data);
+      return { found: await this.fill(sink, sha256), data: undefined };
     } catch (error) {
-      if (asHopError(error).reason === "BLOB_NOT_FOUND") return undefined;
-      throw error;
+      if (asHopError(error).reason !== "NO_SPACE") throw error;
+      // Whoever reads the blob is not kept from it by a disk that is full.
+      const memory = new MemorySink(sha256);
+      return (await this.fill(memory, sha256)) ? { found: true, data: memory.data() } : { found: false, data: undefined };
+    } finally {
+      await sink.abandon();
     }
-    const data = new Uint8Array(Buffer.concat(parts));
-    const got = await hashOf(data);
-    if (!bytesEqual(got, sha256))
-      throw new HopError("HASH_MISMATCH", `Cannot read blob ${toHex(sha256)} from node ${node}: what came has SHA-256 ${toHex(got)}`);
-    return data;
   }
 
-  private async *chunks(sha256: Uint8Array): AsyncIterable<Uint8Array> {
-    const data = this.incoming.get(toHex(sha256)) ?? (await this.parts.local.find(sha256));
-    if (data === undefined) throw new HopError("BLOB_NOT_FOUND", `Cannot read blob ${toHex(sha256)}: this node does not have it`);
-    for (let at = 0; at < data.length || at === 0; at += chunkBytes)
-      yield toBytes(encodeBlobChunk, { data: data.subarray(at, at + chunkBytes) });
+  /** Nodes that live are asked first, and those that are silent when object storage has not helped. */
+  private async fill(sink: BlobSink, sha256: Uint8Array): Promise<boolean> {
+    const { stored } = this.parts;
+    const [heard, silent] = this.othersByVoice(sha256);
+    const filled = await this.firstOf("read", sha256, [
+      async () => (await this.transfer.fill(sink, sha256, heard)) || undefined,
+      async () => (stored !== undefined && (await fillStored(sink, sha256, stored))) || undefined,
+      async () => (await this.transfer.fill(sink, sha256, silent)) || undefined,
+    ]);
+    return filled ?? false;
   }
 
-  /** Damage here is repaired from another node, where one has the blob. */
+  /** Damage here is repaired from elsewhere, where the blob is. */
   private async findLocal(sha256: Uint8Array): Promise<Uint8Array | undefined> {
+    const { local, nodes, stored } = this.parts;
     try {
-      return await this.parts.local.find(sha256);
+      return await local.find(sha256);
     } catch (error) {
-      if (this.parts.nodes.members().length < 2 || asHopError(error).reason !== "HASH_MISMATCH") throw error;
+      if (asHopError(error).reason !== "HASH_MISMATCH" || (nodes.members().length < 2 && stored === undefined)) throw error;
       const copy = await this.fetch(sha256).catch(() => undefined);
-      if (copy === undefined) throw error;
-      return copy;
+      if (copy?.found !== true) throw error;
+      return copy.data ?? (await local.find(sha256));
     }
+  }
+
+  /** Besides this node's own, which is one of a majority. */
+  private copiesWanted(): number {
+    return Math.floor(this.parts.nodes.replicas() / 2);
   }
 
   /** Other members, those first that are its homes; who was not heard lately comes last. */
   private others(sha256: Uint8Array): NodeId[] {
-    const { nodes } = this.parts;
-    const ordered = homesOf(sha256, nodes.members()).filter((node) => node !== nodes.self);
-    return [...ordered.filter((node) => nodes.isHeard(node)), ...ordered.filter((node) => !nodes.isHeard(node))];
+    return this.othersByVoice(sha256).flat();
   }
 
-  private localSize(sha256: Uint8Array): Promise<number | undefined> {
-    return this.parts.local.size(sha256);
+  /** The same in two parts: who was heard lately, and who was not. */
+  private othersByVoice(sha256: Uint8Array): [NodeId[], NodeId[]] {
+    const { nodes } = this.parts;
+    const ordered = homesOf(sha256, nodes.members()).filter((node) => node !== nodes.self);
+    return [ordered.filter((node) => nodes.isHeard(node)), ordered.filter((node) => !nodes.isHeard(node))];
   }
+}
+
+async function fillStored(sink: BlobSink, sha256: Uint8Array, stored: StoredBlobs): Promise<boolean> {
+  await sink.reset();
+  if ((await stored.download(sha256, (piece) => sink.write(piece))) === undefined) return false;
+  await sink.finish();
+  return true;
 }
 
 /**
@@ -274,6 +359,6 @@ async function hashOf(bytes: Uint8Array): Promise<Uint8Array> {
 const unavailable = (verb: string, sha256: Uint8Array, cause: unknown) =>
   new HopError(
     "STORE_UNAVAILABLE",
-    `Cannot ${verb} blob ${toHex(sha256)}: it is not here, and a node that may have it does not answer (${asHopError(cause).message})`,
+    `Cannot ${verb} blob ${toHex(sha256)}: it is not here, and who may have it does not answer (${asHopError(cause).message})`,
     { cause, retryAfterMs: 500 },
   );

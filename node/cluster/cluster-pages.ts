@@ -29,6 +29,7 @@ export function pageOf<Item>(
 export const allShards = (view: ClusterView): ShardEntry[] =>
   view.placement === undefined ? [...view.shards.values()] : [view.placement, ...view.shards.values()];
 
+/** All but what its disk holds, which it is asked. */
 export function memberOf(shown: Shown, entry: NodeEntry): ClusterMemberInit {
   const { view, figures, self, nowMs } = shown;
   const { node, info, joinedMs, standing, sinceMs } = entry;
@@ -48,7 +49,6 @@ export function memberOf(shown: Shown, entry: NodeEntry): ClusterMemberInit {
     unreachableSinceMs: state === MemberState.unreachable ? silentSince : 0,
     shardsLed: shards.filter((each) => leaderOf(shown, each) === node).length,
     replicas: shards.filter((each) => holders(each).includes(node)).length,
-    diskBytes: sum([...(heard?.loads.values() ?? [])].map((load) => load.bytes)),
     joinedMs,
     placementVoter: view.placement?.voters.includes(node) === true,
   };
@@ -166,9 +166,10 @@ export function statusOf(shown: Shown): WholeStatus {
     shardsWithoutLeader: shards.filter(isHeadless).length,
     versions: [...versions].sort(([a], [b]) => (a < b ? -1 : 1)).map(([version, count]) => ({ version, nodes: count })),
     replicationFactor: factor,
+    replicationWanted: view.replicationWanted,
+    replication: view.replicationSet,
     underWay: [...going, ...moving],
   };
 }
 
 const largestOdd = (count: number) => Math.max(1, count % 2 === 0 ? count - 1 : count);
-const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0);

@@ -12,7 +12,7 @@ const roundMs = 10 * 60_000;
 
 export interface ConsistencyCheckParts {
   readonly placement: Placement;
-  readonly verifier: Verifier;
+  readonly verifier: Pick<Verifier, "verify">;
   readonly onDifference: (shard: number, verdict: string) => void;
   /** Left out: ten minutes. */
   readonly roundMs?: number;
@@ -47,13 +47,13 @@ export class ConsistencyCheck {
     });
   }
 
-  /** A replica that does not answer is no difference: it is seen elsewhere. */
+  /** A replica that does not answer, or has not caught up, is no difference: it is seen elsewhere. */
   private async round(): Promise<void> {
     const { placement, verifier, onDifference } = this.parts;
     if (!placement.leads || placement.view.nodes.size < 2) return;
     try {
-      for await (const { shard = 0, ok, verdict = "", replica = [] } of verifier.verify(undefined, this.gone.signal))
-        if (!ok && replica.every(({ problem = "" }) => problem === "")) onDifference(shard, verdict);
+      for await (const { shard = 0, isDifferent, verdict = "" } of verifier.verify(undefined, this.gone.signal))
+        if (isDifferent) onDifference(shard, verdict);
     } catch (error) {
       placement.parts.note("info", "the replicas were not compared, and are next time", { reason: asHopError(error).message });
     }

@@ -6,7 +6,10 @@ import { MemberState, NodePhase, type ProgressInit } from "#proto";
 import { info, set } from "../../core/placement/machine-fixture.ts";
 import { until } from "../../tests/until.ts";
 import type { Asker } from "../service/cluster-control.ts";
+import { ConsistencyCheck } from "./consistency-check.ts";
 import { type Membership, NodeControl } from "./control.ts";
+import { serveDiskUse } from "./disk-use.ts";
+import { clusterFigures, isReachable } from "./figures.ts";
 import { MemberAddresses } from "./node-list.ts";
 import { load, type MemoryPlacement, type PlacementNode, type PlacementTown, placementTown } from "./placement-fixture.ts";
 import { serveTransfers } from "./planner-loop.ts";
@@ -21,12 +24,16 @@ class Digests implements ReplicaDigests {
   index = 10;
   state = 1;
   log = 1;
+  /** Of the log, the replica has what is behind this. */
+  forgotten = 0;
 
-  digest(_: unknown, index: number) {
+  digest(_: unknown, index: number, behind: number) {
     if (index > this.index) return Promise.reject(new HopError("STORE_UNAVAILABLE", "not that far"));
     const isNow = index === 0 || index === this.index;
     const stateHash = isNow ? new Uint8Array(32).fill(this.state) : new Uint8Array(0);
-    return Promise.resolve({ appliedIndex: index === 0 ? this.index : index, stateHash, logHash: new Uint8Array(32).fill(this.log) });
+    const from = Math.max(behind, this.forgotten);
+    const logHash = new Uint8Array(32).fill(this.log + from);
+    return Promise.resolve({ appliedIndex: index === 0 ? this.index : index, stateHash, logHash, behind: from });
   }
 }
 
@@ -35,6 +42,7 @@ class ControlTown implements Disposable {
   readonly town: PlacementTown;
   readonly group: MemoryPlacement;
   readonly digests: Digests[];
+  readonly verifiers: Verifier[];
   readonly controls: NodeControl[];
 
   constructor(members = 3) {
@@ -47,11 +55,13 @@ class ControlTown implements Disposable {
     }
     this.group.do({ kind: "lease", shard: shard(1), node: node(1), term: asTerm(2) });
     this.digests = this.town.nodes.map(() => new Digests());
+    this.verifiers = this.town.nodes.map(({ placement }, i) => new Verifier(placement, this.digests[i] as Digests));
     this.controls = this.town.nodes.map(({ placement }, i) => {
       const member = {
         placement,
         addresses: new MemberAddresses(placement),
-        verifier: new Verifier(placement, this.digests[i] as Digests),
+        verifier: this.verifiers[i] as Verifier,
+        unsealed: () => "",
       };
       return new NodeControl({ membership: membership(i + 1), member: () => member });
     });
@@ -85,6 +95,9 @@ function membership(id: number, more: Partial<Membership> = {}): Membership {
     peer: () => `10.0.0.${id}:7072`,
     seeds: () => [],
     init: () => Promise.reject(new HopError("ALREADY_MEMBER", "is one")),
+    restore: () => {
+      throw new HopError("ALREADY_MEMBER", "is one");
+    },
     addSeeds: () => {},
     onChange: () => () => {},
     ...more,
@@ -173,7 +186,9 @@ describe("what is shown", () => {
         }),
       ],
     ]);
-    (town.town.nodes[0] as PlacementNode).loads = loads;
+    const first = town.town.nodes[0] as PlacementNode;
+    first.loads = loads;
+    serveDiskUse(first.peer.net, import.meta.dir);
     const control = await town.at(3);
     await town.heard();
     const { items: members } = await control.members({ limit: 10, withRemoved: false });
@@ -184,7 +199,9 @@ describe("what is shown", () => {
       [2, MemberState.live, 0, 1, false],
       [3, MemberState.live, 0, 1, false],
     ]);
-    expect(members[0]).toMatchObject({ peer: "10.0.0.1:7072", grpc: "10.0.0.1:7070", version: "0.2.0", diskBytes: 70 });
+    expect(members[0]).toMatchObject({ peer: "10.0.0.1:7072", grpc: "10.0.0.1:7070", version: "0.2.0" });
+    // What does not answer is not known.
+    expect(members.map(({ diskBytes = 0 }) => diskBytes > 0)).toEqual([true, false, false]);
     const info1 = await control.shard(shard(1));
     expect(info1).toMatchObject({
       shard: 1,
@@ -261,6 +278,7 @@ describe("changes of shards", () => {
     town.group.do({ kind: "want-split", shard: shard(1), at: middle });
     const lease = town.group.do({ kind: "lease", shard: shard(2), node: node(1), term: asTerm(1), born });
     const control = await town.at(3);
+    await town.heard();
     let tries = 0;
     const texts = await all(control.merge(shard(1), asker()), ({ text }) => {
       if (text !== "Shard 2 stops and its replicas follow") {
@@ -282,6 +300,22 @@ describe("changes of shards", () => {
     expect(await reasonOf(control.merge(shard(1), asker()))).toBe("BAD_REQUEST");
     await expect(control.shard(shard(2))).rejects.toThrow("shard 1 has taken it in");
   });
+
+  test("a merge is refused before anything is asked where a node of its replicas is away, and says which", async () => {
+    using town = new ControlTown(4);
+    const born = { parent: shard(1), at: middle } as const;
+    town.group.do({ kind: "want-split", shard: shard(1), at: middle });
+    town.group.do({ kind: "lease", shard: shard(2), node: node(1), term: asTerm(1), born });
+    const control = await town.at(2);
+    await town.heard();
+    const away = town.town.nodes[2] as PlacementNode;
+    away[Symbol.dispose]();
+    const first = (town.town.nodes[0] as PlacementNode).placement;
+    await until(async () => !isReachable(await clusterFigures(first), node(3), node(1)), { what: "node 3 counts as silent" });
+    const refused = await all(control.merge(shard(1), asker())).catch((error: unknown) => error as HopError);
+    expect(refused).toMatchObject({ reason: "STORE_UNAVAILABLE", message: expect.stringContaining("node 3 can't be reached") as string });
+    expect(town.group.commands.map(({ command }) => command.kind)).not.toContain("want-merge");
+  }, 15_000);
 
   test("a move is followed through its learner, and refused where it can't be done", async () => {
     using town = new ControlTown(4);
@@ -371,6 +405,56 @@ describe("verify", () => {
     (town.town.nodes[2] as PlacementNode).peer.net.close();
     expect(await verdicts(town, 1)).toEqual([[1, false, "node 3 did not answer"]]);
   }, 15_000);
+
+  test("compares of the logs what every replica still has", async () => {
+    using town = new ControlTown();
+    (town.digests[1] as Digests).forgotten = 4;
+    (town.digests[2] as Digests).forgotten = 7;
+    expect(await verdicts(town, 1)).toEqual([[1, true, "equal"]]);
+    (town.digests[1] as Digests).log = 2;
+    expect(await verdicts(town, 1)).toEqual([[1, false, "node 2 differs from node 1"]]);
+  });
+
+  test("leaves out a replica that has not caught up", async () => {
+    using town = new ControlTown(4);
+    const learner = town.digests[3] as Digests;
+    town.group.do({ kind: "want-replicas", shard: shard(1), nodes: [1, 2, 4].map(node) });
+    town.group.do({ kind: "replicas-changed", shard: shard(1), replicas: set([1, 2, 3], 9, { learners: [node(4)] }) });
+    Object.assign(learner, { index: 0, state: 0, log: 0 });
+    expect(await verdicts(town, 1)).toEqual([[1, true, "equal; node 4 still learns the shard"]]);
+    learner.index = 9;
+    expect(await verdicts(town, 1)).toEqual([[1, true, "equal; node 4 still learns the shard"]]);
+    learner.index = 10;
+    expect(await verdicts(town, 1)).toEqual([[1, false, "node 4 differs from node 1"]]);
+    // A member that lost its states, and is given them again.
+    (town.digests[1] as Digests).index = 0;
+    learner.index = 0;
+    expect(await verdicts(town, 1)).toEqual([[1, true, "equal; node 2, 4 still learns the shard"]]);
+  });
+});
+
+test("the check in the background tells replicas that differ, and not of one that is still empty", async () => {
+  using town = new ControlTown(4);
+  await town.at(1);
+  const { placement } = town.town.nodes[0] as PlacementNode;
+  town.group.do({ kind: "want-replicas", shard: shard(1), nodes: [1, 2, 4].map(node) });
+  town.group.do({ kind: "replicas-changed", shard: shard(1), replicas: set([1, 2, 3], 9, { learners: [node(4)] }) });
+  Object.assign(town.digests[3] as Digests, { index: 0, state: 0, log: 0 });
+  const told: string[] = [];
+  let rounds = 0;
+  const verify: Verifier["verify"] = (each, gone) => {
+    rounds++;
+    return (town.verifiers[0] as Verifier).verify(each, gone);
+  };
+  const onDifference = (each: number, verdict: string) => void told.push(`${each} ${verdict}`);
+  const check = new ConsistencyCheck({ placement, verifier: { verify }, onDifference, roundMs: 50 });
+  check.start();
+  await until(() => rounds === 3, { what: "rounds" });
+  expect(told).toEqual([]);
+  (town.digests[2] as Digests).state = 2;
+  await until(() => told.length > 0, { what: "a difference" });
+  expect(told[0]).toBe("1 node 3 differs from node 1; node 4 still learns the shard");
+  check.close();
 });
 
 test("entries are versioned, read where they were set, and listed by name", async () => {

@@ -18,9 +18,11 @@ import type {
   VerifyReplyInit,
 } from "#proto";
 import { NodePhase as Phase } from "#proto";
+import type { RestoreWanted } from "../restore/restoring.ts";
 import type { Asker, ClusterControl, EntryChange, EntryClass, Page, PageRequest, ProgressStream } from "../service/cluster-control.ts";
 import { allShards, memberOf, pageOf, type Shown, shardInfo, statusOf } from "./cluster-pages.ts";
-import { clusterFigures } from "./figures.ts";
+import { diskUses } from "./disk-use.ts";
+import { clusterFigures, isReachable } from "./figures.ts";
 import type { MemberAddresses } from "./node-list.ts";
 import type { Placement } from "./placement.ts";
 import { ShardChanges } from "./shard-changes.ts";
@@ -40,6 +42,8 @@ export interface Membership {
   seeds(): readonly SeedAttemptInit[];
   /** Makes a cluster of this node. Rejects with ALREADY_MEMBER. */
   init(asker: Asker): Promise<ClusterInitReplyInit>;
+  /** Makes a cluster of this node out of what another one had uploaded. Rejects with ALREADY_MEMBER. */
+  restore(wanted: RestoreWanted, asker: Asker): ProgressStream;
   /** More addresses to look for a cluster at. Throws `HopError` BAD_REQUEST for what is none. */
   addSeeds(seeds: readonly string[]): void;
   /** Calls `listener` when something of the above has changed, until the returned function is called. */
@@ -51,6 +55,8 @@ export interface MemberParts {
   readonly placement: Placement;
   readonly addresses: MemberAddresses;
   readonly verifier: Verifier;
+  /** Why this node seals nothing any more; empty where it does, or has no object storage. */
+  readonly unsealed: () => string;
 }
 
 export interface NodeControlParts {
@@ -60,6 +66,8 @@ export interface NodeControlParts {
 }
 
 const lookMs = 500;
+/** What was decided is on its way to this node for no longer. */
+const seenMsMax = 2_000;
 
 export class NodeControl implements ClusterControl {
   private readonly parts: NodeControlParts;
@@ -88,11 +96,15 @@ export class NodeControl implements ClusterControl {
       seed: membership.phase() === Phase.joining ? [...membership.seeds()] : [],
     };
     const parts = member();
-    return parts === undefined ? own : { ...statusOf(await this.shown(parts)), ...own };
+    return parts === undefined ? own : { ...statusOf(await this.shown(parts)), ...own, unsealed: parts.unsealed() };
   }
 
   init(asker: Asker): Promise<ClusterInitReplyInit> {
     return this.parts.membership.init(asker);
+  }
+
+  async *restore(wanted: RestoreWanted, asker: Asker): ProgressStream {
+    yield* this.parts.membership.restore(wanted, asker);
   }
 
   async *join(seeds: readonly string[], asker: Asker): ProgressStream {
@@ -127,10 +139,13 @@ export class NodeControl implements ClusterControl {
   }
 
   async members(page: PageRequest<number> & { readonly withRemoved: boolean }): Promise<Page<ClusterMemberInit>> {
-    const shown = await this.shown(this.member("list members"));
+    const parts = this.member("list members");
+    const shown = await this.shown(parts);
     const nodes = [...shown.view.nodes.values()].filter(({ standing }) => page.withRemoved || standing !== "removed");
     const { items, isMore } = pageOf(nodes, (each) => each.node, page);
-    return { items: items.map((each) => memberOf(shown, each)), isMore };
+    const reachable = items.map((each) => each.node).filter((node) => isReachable(shown.figures, node, shown.self));
+    const diskUse = await diskUses(parts.placement.parts.net, reachable);
+    return { items: items.map((each) => ({ ...memberOf(shown, each), diskBytes: diskUse.get(each.node) ?? 0 })), isMore };
   }
 
   async shards(page: PageRequest<number>): Promise<Page<ShardInfoInit>> {
@@ -154,6 +169,10 @@ export class NodeControl implements ClusterControl {
     yield* this.changes("split a shard").split(shard, at, asker);
   }
 
+  async *compact(shard: ShardId, asker: Asker): ProgressStream {
+    yield* this.changes("compact a shard").compact(shard, asker);
+  }
+
   async *merge(left: ShardId, asker: Asker): ProgressStream {
     yield* this.changes("merge shards").merge(left, asker);
   }
@@ -170,6 +189,14 @@ export class NodeControl implements ClusterControl {
     yield* this.member("verify a shard").verifier.verify(shard, asker.gone);
   }
 
+  async setReplication({ count, reason }: { readonly count: number; readonly reason: string }, asker: Asker) {
+    const { placement } = this.member("set the replication factor");
+    await placement.demand(asker.identity, { kind: "set-replication", count, reason });
+    // Who asks here again finds it.
+    await placement.until((view) => view.replicationWanted === count, seenMsMax, "the replication factor").catch(() => {});
+    return placement.view.replicationSet;
+  }
+
   async setEntry(change: EntryChange, asker: Asker): Promise<number> {
     const { placement } = this.member("set an entry");
     const { class: entryClass, name, value, expectedVersion } = change;
@@ -179,7 +206,7 @@ export class NodeControl implements ClusterControl {
     const { version } = reply;
     // Who asks here again finds it.
     const isSeen = () => (placement.view.entries.get(entryClass)?.get(name)?.version ?? 0) >= version;
-    await placement.until(isSeen, 2_000, `entry ${name}`).catch(() => {});
+    await placement.until(isSeen, seenMsMax, `entry ${name}`).catch(() => {});
     return version;
   }
 

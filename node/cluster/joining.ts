@@ -38,7 +38,7 @@ export async function joinThrough(
   addresses: readonly string[],
   join: Join,
   options: { readonly identity: Identity; readonly signal?: AbortSignal },
-): Promise<{ readonly clusterId: string; readonly node: NodeId }> {
+): Promise<{ readonly clusterId: string; readonly node: NodeId; readonly objects?: string; readonly restoreEpoch?: number }> {
   const body = toBytes(encodePlacementAsk, { identity: options.identity, command: encodeCommand(join) });
   let failed: unknown = new HopError("STORE_UNAVAILABLE", "Cannot join: no member of the cluster is known");
   for (const address of addresses) {
@@ -47,7 +47,8 @@ export async function joinThrough(
       const reply = decodeReply(fromBytes(decodePlacementAnswered, answer).answer);
       if (reply.kind === "rejected") throw HopError.from(reply.rejection);
       if (reply.kind !== "joined") throw new HopError("INTERNAL", `Placement answered a join with ${reply.kind}`);
-      return { clusterId: reply.clusterId, node: reply.node };
+      const { kind: _, ...joined } = reply;
+      return joined;
     } catch (error) {
       failed = error;
       const { reason } = asHopError(error);

@@ -71,6 +71,7 @@ export class PlacementNode implements Disposable {
   readonly peer: TestPeer;
   readonly placement: Placement;
   loads = new Map<ShardId, ShardLoadReport>();
+  isFull = false;
 
   constructor(id: number, known: readonly number[], voter?: LocalPlacement) {
     this.peer = new TestPeer(id);
@@ -81,6 +82,7 @@ export class PlacementNode implements Disposable {
       local: () => voter,
       known: () => known.map(asNodeId),
       loads: () => this.loads,
+      isFull: () => this.isFull,
       note: () => {},
     });
     servePlacement(this.placement);

@@ -47,6 +47,8 @@ export interface PlacementParts {
   readonly known: () => readonly NodeId[];
   /** What this node tells placement about its shards; asked for once a second. */
   readonly loads: () => ReadonlyMap<ShardId, ShardLoadReport>;
+  /** This node's disk takes nothing more. Left out: it always does. */
+  readonly isFull?: () => boolean;
   readonly note: (level: "info" | "warn", what: string, fields?: Record<string, string | number>) => void;
 }
 
@@ -312,7 +314,7 @@ export class Placement {
 
   private async sendReport(): Promise<void> {
     this.hook();
-    const report = encodeReport(this.parts.self, this.parts.loads());
+    const report = encodeReport(this.parts.self, this.parts.loads(), this.parts.isFull?.() ?? false);
     const leader = this.leaderHint;
     if (leader === undefined) return;
     // One that is lost is followed by the next.

@@ -24,6 +24,26 @@ test("whoever leads placement has a shard grow to its replicas; the others plan 
   for (const loop of loops) loop.close();
 });
 
+test("a node whose disk is full is asked to hand over, when it has told so", async () => {
+  using town = placementTown(3, 1);
+  const { group, nodes } = town;
+  for (const each of [shard, asShardId(0)]) {
+    group.do({ kind: "want-replicas", shard: each, nodes: all });
+    group.do({ kind: "replicas-changed", shard: each, replicas: set([1, 2, 3], 5) });
+  }
+  group.do({ kind: "lease", shard, node: asNodeId(2), term: asTerm(1) });
+  const [first, second, third] = nodes as [PlacementNode, PlacementNode, PlacementNode];
+  second.isFull = true;
+  third.isFull = true;
+  for (const { placement } of nodes) placement.start();
+  serveTransfers(second.peer.net, (id, to) => void group.do({ kind: "lease", shard: id, node: to, term: asTerm(2) }));
+  await until(() => first.placement.reports().size === 3, { what: "reports" });
+  const loop = new PlannerLoop({ placement: first.placement, options });
+  loop.start();
+  await until(() => group.machine.machine.view().shards.get(shard)?.lease?.node === 1, { what: "a leader that can write" });
+  loop.close();
+});
+
 test("a lead that is to move is asked of the node that has it, until it has moved", async () => {
   using town = placementTown(3, 1);
   const { group, nodes } = town;

@@ -151,6 +151,19 @@ test("a leader whose lease may be over does not answer, since another one may ha
   expect((refused as HopError).message).toContain("node 2 does not answer for the keys 0x4000000000000000–0x7fffffffffffffff");
 });
 
+test("a leader that loses its lease while it makes the list does not answer either", async () => {
+  using two = await town(2, 200);
+  two.route([1, 2, 1, 2], 1);
+  const [a, b] = two.nodes as [ListNode, ListNode];
+  let looks = 0;
+  // Shards 2 and 4: looked at once each before the list is made.
+  const hasLease = { get: () => ++looks <= 2 };
+  for (const port of b.node.shards.ports.values()) Object.defineProperty(port, "hasLease", hasLease);
+  const refused = await a.lists.list(all).catch((error: unknown) => error as HopError);
+  expect(refused).toMatchObject({ reason: "STORE_UNAVAILABLE", message: expect.stringContaining("node 2 does not answer") as string });
+  expect(looks).toBeGreaterThan(2);
+});
+
 test("a part that nobody answers for is an error that names it", async () => {
   using two = await town(2, 200);
   two.route([1, 2, 0, 1], 1);

@@ -8,9 +8,10 @@ import type { Key, NodeId, ShardId } from "#core/base";
 import { HopError, keyText, placementShard, rangeText } from "#core/base";
 import { type ClusterView, holders, isSettled, type ShardEntry, shardOf } from "#core/placement";
 import type { ProgressInit } from "#proto";
+import { askCompaction } from "../seal/compaction-road.ts";
 import type { Asker, ProgressStream } from "../service/cluster-control.ts";
 import { asHopError } from "../service/status.ts";
-import { clusterFigures } from "./figures.ts";
+import { clusterFigures, isReachable } from "./figures.ts";
 import type { Placement } from "./placement.ts";
 import { askTransfer, leaderIn } from "./planner-loop.ts";
 
@@ -64,6 +65,26 @@ export class ShardChanges {
     );
   }
 
+  /** Asks whoever leads the shard for one merge of sealed segments after the other, until none is worth it. */
+  async *compact(shard: ShardId, asker: Asker): ProgressStream {
+    let [merged, made] = [0, 0];
+    for (;;) {
+      this.entry(shard);
+      const leader = leaderIn(this.placement.view, this.placement, shard);
+      if (leader === undefined)
+        throw new HopError("STORE_UNAVAILABLE", `Cannot compact shard ${shard}: it has no leader now`, { retryAfterMs: 500 });
+      const step = await askCompaction(this.placement.parts.net, { leader, shard, gone: asker.gone });
+      if (step === undefined) break;
+      merged += step.segments;
+      made++;
+      yield progress({
+        text: `${step.segments} segments of ${step.bytesBefore} bytes became one of ${step.bytes}, as manifest ${step.manifest}`,
+      });
+    }
+    const text = made === 0 ? `Nothing of shard ${shard} is worth merging` : `${merged} segments of shard ${shard} became ${made}`;
+    yield progress({ text, finished: true });
+  }
+
   async *merge(left: ShardId, asker: Asker): ProgressStream {
     const { ranges } = this.placement.view;
     this.entry(left);
@@ -71,6 +92,7 @@ export class ShardChanges {
     if (right === undefined)
       throw new HopError("BAD_REQUEST", `Cannot merge shard ${left}: it owns the last keys, so nothing is to its right`);
     for (let tries = 1; ; tries++) {
+      await this.requireReachable(left, right);
       yield* this.together(left, right, asker);
       let isGivenUp = false;
       for await (const step of this.follow(asker, (view) => mergeStep(view, left, right), givenUp)) {
@@ -85,6 +107,17 @@ export class ShardChanges {
         );
       yield progress({ text: `Not all replicas of shard ${right} followed in time; trying again`, total: 3 });
     }
+  }
+
+  /** A merge waits for every replica: where a node is away the shard would stop for nothing, again and again. */
+  private async requireReachable(left: ShardId, right: ShardId): Promise<void> {
+    const figures = await clusterFigures(this.placement);
+    const silent = this.entry(left).wanted.filter((node) => !isReachable(figures, node, this.placement.parts.self));
+    if (silent.length === 0) return;
+    throw new HopError(
+      "STORE_UNAVAILABLE",
+      `Cannot merge shards ${left} and ${right}: node ${silent.join(", ")} can't be reached, and every replica has to follow; start it again, or move its replicas to another node first`,
+    );
   }
 
   /** Brings the replicas of both onto the same nodes, and has the merge wanted. */

@@ -4,21 +4,41 @@
  * A blob is durable, under its final name, when `put` resolves. Each read checks the hash, so a
  * caller gets the bytes that were stored, an error, or the certain knowledge that there are none:
  * a blob that can't be read now is never reported as missing.
+ *
+ * A blob counts as new again whenever it is put or touched: its file's time of change says when
+ * that was, and what is new is not removed.
  */
 import fs from "node:fs";
 import { join } from "node:path";
 import { bytesEqual, fromHex, HopError, toHex } from "#core/base";
 import type { DurableRef } from "#proto";
 import { CorruptionError } from "../corruption-error.ts";
-import { isNoSpace } from "../log/log-disk.ts";
+import { hashOf, hashOfFile, isMissing, piecesOf, syncPath, wrapped, writeDurably } from "./blob-file.ts";
+import { IncomingBlob } from "./incoming-blob.ts";
 
 /** Files worked on at one time: enough for a disk's queue, few enough for memory. */
 const activeMax = 8;
+
+/** A blob as its file shows it. */
+export interface KeptBlob {
+  readonly sha256: Uint8Array;
+  readonly bytes: number;
+  /** When it was put or touched last, by the wall clock. */
+  readonly touchedMs: number;
+}
+
+/** Bytes of a blob from some place on, unchecked: who takes them checks the hash of all. */
+export interface OpenBlob {
+  readonly size: number;
+  readonly pieces: AsyncIterable<Uint8Array>;
+  close(): Promise<void>;
+}
 
 export class BlobStore {
   private readonly dir: string;
   private readonly temporaryDir: string;
   private readonly inFlight = new Map<string, Promise<DurableRef>>();
+  private readonly turns = new Map<string, Promise<void>>();
   private readonly waiting: (() => void)[] = [];
   private readonly durableFolders = new Set<string>();
   private active = 0;
@@ -52,7 +72,8 @@ export class BlobStore {
     const name = toHex(sha256);
     const known = this.inFlight.get(name);
     if (known !== undefined) return known;
-    const stored = this.limited(() => this.write(name, sha256, bytes)).finally(() => this.inFlight.delete(name));
+    const write = () => this.inTurn(name, () => this.write(name, sha256, bytes));
+    const stored = this.limited(write).finally(() => this.inFlight.delete(name));
     this.inFlight.set(name, stored);
     return stored;
   }
@@ -84,11 +105,87 @@ export class BlobStore {
     }
   }
 
-  /** Hashes of the blobs that are stored, in no order. Rejects with STORE_UNAVAILABLE. */
-  async *hashes(): AsyncIterable<Uint8Array> {
-    const isPart = (name: string) => /^[0-9a-f]{2}$/.test(name);
-    for (const upper of (await this.namesIn(this.dir)).filter(isPart)) {
-      for (const lower of (await this.namesIn(join(this.dir, upper))).filter(isPart)) {
+  /** Takes a blob in pieces, however large it is. */
+  receive(sha256: Uint8Array): IncomingBlob {
+    const name = toHex(sha256);
+    const path = join(this.temporaryDir, String(++this.counter));
+    return new IncomingBlob(path, sha256, (incoming) =>
+      this.inTurn(name, async () => {
+        const folder = await this.makeFolder(name);
+        await fs.promises.rename(incoming, this.pathOf(name));
+        await syncPath(folder);
+      }),
+    );
+  }
+
+  /** Undefined where there is none. Rejects with STORE_UNAVAILABLE. */
+  async open(sha256: Uint8Array, from = 0): Promise<OpenBlob | undefined> {
+    try {
+      const path = this.pathOf(toHex(sha256));
+      const { size } = await fs.promises.stat(path);
+      const file = await fs.promises.open(path, "r");
+      return { size, pieces: piecesOf(file, from), close: () => file.close() };
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      throw wrapped(`read blob ${toHex(sha256)}`, error);
+    }
+  }
+
+  /** Whether the blob is there and has its hash; it is not held in memory. Rejects with STORE_UNAVAILABLE. */
+  isIntact(sha256: Uint8Array): Promise<boolean> {
+    return this.limited(() => this.isIntactFile(toHex(sha256), sha256));
+  }
+
+  /** Makes the blob new again; false where there is none. Rejects with STORE_UNAVAILABLE. */
+  touch(sha256: Uint8Array): Promise<boolean> {
+    const name = toHex(sha256);
+    return this.inTurn(name, async () => {
+      try {
+        await this.touchFile(name);
+        return true;
+      } catch (error) {
+        if (isMissing(error)) return false;
+        throw wrapped(`touch blob ${name}`, error);
+      }
+    });
+  }
+
+  /** Removes the blob unless it was put or touched after `untouchedSinceMs`. Returns its bytes; undefined where it stays. */
+  remove(sha256: Uint8Array, untouchedSinceMs: number): Promise<number | undefined> {
+    const name = toHex(sha256);
+    return this.inTurn(name, async () => {
+      try {
+        const path = this.pathOf(name);
+        const { mtimeMs, size } = await fs.promises.stat(path);
+        if (mtimeMs > untouchedSinceMs) return undefined;
+        await fs.promises.unlink(path);
+        return size;
+      } catch (error) {
+        if (isMissing(error)) return undefined;
+        throw wrapped(`remove blob ${name}`, error);
+      }
+    });
+  }
+
+  /** The blobs that are stored, as `hashes` has them. Rejects with STORE_UNAVAILABLE. */
+  async *kept(start?: Uint8Array): AsyncIterable<KeptBlob> {
+    for await (const sha256 of this.hashes(start)) {
+      try {
+        const { mtimeMs, size } = await fs.promises.stat(this.pathOf(toHex(sha256)));
+        yield { sha256, bytes: size, touchedMs: mtimeMs };
+      } catch (error) {
+        if (!isMissing(error)) throw wrapped(`look for blob ${toHex(sha256)}`, error);
+      }
+    }
+  }
+
+  /**
+   * Hashes of the blobs that are stored, in no order; those that begin as `start` does come early, so
+   * that whoever takes only some of them does not take the same ones each time. Rejects with STORE_UNAVAILABLE.
+   */
+  async *hashes(start: Uint8Array = new Uint8Array(2)): AsyncIterable<Uint8Array> {
+    for (const upper of partsFrom(await this.namesIn(this.dir), start.subarray(0, 1))) {
+      for (const lower of partsFrom(await this.namesIn(join(this.dir, upper)), start.subarray(1, 2))) {
         for (const name of await this.namesIn(join(this.dir, upper, lower))) {
           const sha256 = fromHex(name);
           if (sha256?.length === 32) yield sha256;
@@ -111,7 +208,8 @@ export class BlobStore {
     try {
       const folder = await this.makeFolder(name);
       // A damaged copy is replaced: whoever stores the bytes has them right.
-      if (!(await this.isIntact(name, sha256))) {
+      if (await this.isIntactFile(name, sha256)) await this.touchFile(name);
+      else {
         await writeDurably(temporary, bytes);
         await fs.promises.rename(temporary, this.pathOf(name));
       }
@@ -124,13 +222,18 @@ export class BlobStore {
     }
   }
 
-  private async isIntact(name: string, sha256: Uint8Array): Promise<boolean> {
+  private async isIntactFile(name: string, sha256: Uint8Array): Promise<boolean> {
     try {
-      return (await this.readChecked(name, sha256)) !== undefined;
+      return bytesEqual(await hashOfFile(this.pathOf(name)), sha256);
     } catch (error) {
-      if (error instanceof CorruptionError) return false;
-      throw error;
+      if (isMissing(error)) return false;
+      throw wrapped(`read blob ${name}`, error);
     }
+  }
+
+  private async touchFile(name: string): Promise<void> {
+    const now = new Date();
+    await fs.promises.utimes(this.pathOf(name), now, now);
   }
 
   private async readChecked(name: string, sha256: Uint8Array): Promise<Uint8Array | undefined> {
@@ -167,6 +270,18 @@ export class BlobStore {
     return folder;
   }
 
+  /** What changes a blob's file is done one after the other. */
+  private inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const done = (this.turns.get(name) ?? Promise.resolve()).then(work);
+    const turn = done.then(
+      () => {},
+      () => {},
+    );
+    this.turns.set(name, turn);
+    void turn.then(() => this.turns.get(name) === turn && this.turns.delete(name));
+    return done;
+  }
+
   private async limited<T>(work: () => Promise<T>): Promise<T> {
     if (this.active >= activeMax) await new Promise<void>((resolve) => this.waiting.push(resolve));
     else this.active++;
@@ -181,35 +296,9 @@ export class BlobStore {
   }
 }
 
-/** Off this thread where hashing would hold it up. */
-async function hashOf(bytes: Uint8Array): Promise<Uint8Array> {
-  if (bytes.length <= 1 << 18) return Bun.SHA256.hash(bytes) as Uint8Array;
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>));
-}
-
-async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {
-  const file = await fs.promises.open(path, "w", 0o600);
-  try {
-    await file.writeFile(bytes);
-    await file.datasync();
-  } finally {
-    await file.close();
-  }
-}
-
-async function syncPath(path: string): Promise<void> {
-  const file = await fs.promises.open(path, "r");
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-const isMissing = (error: unknown) => (error as NodeJS.ErrnoException).code === "ENOENT";
-
-function wrapped(attempt: string, error: unknown): HopError {
-  if (error instanceof HopError) return error;
-  const reason = isNoSpace(error) ? "NO_SPACE" : "STORE_UNAVAILABLE";
-  return new HopError(reason, `Cannot ${attempt}: ${(error as Error).message}`, { cause: error });
+/** Names of folders in their order, beginning with that of a byte, and round. */
+function partsFrom(names: readonly string[], begin: Uint8Array): string[] {
+  const first = toHex(begin);
+  const parts = names.filter((name) => /^[0-9a-f]{2}$/.test(name)).sort();
+  return [...parts.filter((name) => name >= first), ...parts.filter((name) => name < first)];
 }

@@ -69,7 +69,11 @@ class MemoryBackend implements ObjectBackend {
   }
 
   put({ key, bytes, sha256, ifAbsent }: PutRequest): Promise<WriteOutcome> {
-    return this.answer("put", key, (fault) => this.write(key, { bytes, sha256 }, ifAbsent && fault?.kind !== "unconditional"));
+    return this.answer("put", key, (fault) => {
+      const outcome = this.write(key, { bytes, sha256 }, ifAbsent && fault?.kind !== "unconditional");
+      if (fault?.kind === "rotten" && outcome === "stored") this.bucket.damage(key);
+      return outcome;
+    });
   }
 
   get({ key, range, version }: GetRequest, attempt: Attempt): Promise<ObjectBody | undefined> {
@@ -79,9 +83,11 @@ class MemoryBackend implements ObjectBackend {
       if (version !== undefined && version !== object.version) {
         throw new AttemptError("replaced", "another object took its place while it was read");
       }
-      let bytes = object.bytes.slice(range?.begin ?? 0, range?.end);
+      // A copy, also of a `Buffer`, whose slice is a view.
+      let bytes = new Uint8Array(object.bytes.subarray(range?.begin ?? 0, range?.end));
       if (fault?.kind === "cut") bytes = bytes.subarray(0, bytes.length >> 1);
-      if (fault?.kind === "damaged" && bytes[0] !== undefined) bytes[0] ^= 1;
+      // Another bit than the one that rots: two faults may not make it right again.
+      if (fault?.kind === "damaged" && bytes.length > 0) bytes[bytes.length - 1] = (bytes.at(-1) as number) ^ 2;
       attempt.allow(bytes.length);
       // As the SDK does with the checksum that comes with a whole object.
       const isWhole = range === undefined && fault?.kind !== "cut";

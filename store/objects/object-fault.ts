@@ -26,6 +26,8 @@ export type ObjectFault =
   | { readonly kind: "damaged" }
   /** A listing of so long ago. */
   | { readonly kind: "stale"; readonly ms: number }
+  /** Carried out and answered, with a bit that is wrong where it is kept. */
+  | { readonly kind: "rotten" }
   /** A condition is not looked at: such servers exist, and the preflight refuses them. */
   | { readonly kind: "unconditional" };
 

@@ -1,11 +1,13 @@
 /**
  * Where a partition's history is read from.
  *
- * Today that is the write-ahead log's own files, followed backwards from the partition's last
- * record (`Record.previous`), also into the logs of other shards (`Record.previous_shard`). Sealed segments take the older part later, behind this interface.
+ * It is followed backwards from the partition's last record (`Record.previous`), also into the logs
+ * of other shards (`Record.previous_shard`), wherever each record lies: in this node's log, or in a
+ * sealed segment.
  */
 import type { Index, Partition, Seq, ShardId } from "#core/base";
-import type { LogEntry } from "../log/log-store.ts";
+import type { SealedHistory } from "./sealed/sealed-reader.ts";
+import type { Place } from "./sealed/summary.ts";
 
 export interface HistoryRange {
   /** Whose log `lastIndex` is of: not always the shard that has the partition now. */
@@ -18,16 +20,24 @@ export interface HistoryRange {
   readonly lastIndex: Index;
 }
 
-/** Records of one shard with index in [from, end). */
-export interface ArchiveRange {
-  readonly shard: ShardId;
-  readonly from: Index;
-  readonly end: Index;
-}
-
 export interface SegmentStore {
   /** Canonical event bytes in order, each chunk of about a megabyte or less; the bytes are the caller's. */
   history(range: HistoryRange): AsyncIterable<Uint8Array[]>;
-  /** Raw records in index order, as far as this node has them, in chunks of about `chunkBytes` or less; the bytes are the caller's. */
-  archive(range: ArchiveRange, chunkBytes: number): AsyncIterable<LogEntry[]>;
+}
+
+/** Events [firstSeq, endSeq) of a partition, of which the last one is in the record at `place`. */
+export interface SealedWanted {
+  readonly partition: Partition;
+  readonly place: Place;
+  readonly firstSeq: Seq;
+  readonly endSeq: Seq;
+}
+
+/** Segments that outlive the log. */
+export interface SealedTier {
+  /**
+   * The wanted events, as far back as one segment has them; undefined where their record is certainly
+   * not sealed. Rejects with `HopError` STORE_UNAVAILABLE where that can't be known now.
+   */
+  history(wanted: SealedWanted): Promise<SealedHistory | undefined>;
 }

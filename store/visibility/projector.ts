@@ -10,42 +10,13 @@
  * Rows stay where they are then: whose they are follows from their keys.
  */
 import type { Database } from "bun:sqlite";
-import {
-  asShardId,
-  assert,
-  firstDataShard,
-  type Index,
-  instanceOf,
-  type KeyRange,
-  keyOfDigest,
-  namespaceOf,
-  type Partition,
-  type RunId,
-  runOf,
-  runPartition,
-  type ShardId,
-} from "#core/base";
-import {
-  decodeCancelRequested,
-  decodeEvent,
-  decodeRunBlocked,
-  decodeRunCancelled,
-  decodeRunFailed,
-  decodeRunResumed,
-  decodeRunStarted,
-  decodeRunTerminated,
-  decodeShardChange,
-  type Event,
-  EventKind,
-  fromBytes,
-  Reader,
-  RunStatus,
-  type ShardAbsorbed,
-  type ShardChange,
-} from "#proto";
+import { asShardId, assert, firstDataShard, type Index, type KeyRange, type Partition, type RunId, runOf, type ShardId } from "#core/base";
+import { decodeEvent, decodeShardChange, type Event, EventKind, fromBytes, Reader, type ShardAbsorbed, type ShardChange } from "#proto";
 import { type DerivedOptions, openDerived } from "../derived-database.ts";
 import { eventKind } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
+import { RunRebuild } from "./run-rebuild.ts";
+import { type Columns, changedBy, changesRow, startedRow } from "./run-row.ts";
 import { type StoredRun, visibilityFormat } from "./schema.ts";
 
 export interface ProjectorOptions extends DerivedOptions {
@@ -60,8 +31,6 @@ interface Change {
   readonly event: Event;
 }
 
-type Columns = Partial<StoredRun>;
-
 const eventTag = 10;
 const changeTag = 58;
 /** What a split's child has behind it when it begins. */
@@ -70,7 +39,6 @@ const commitMs = 20;
 const changesMax = 512;
 /** Records without a change that pass before the applied index is stored anyway: bounds what a restart reads again. */
 const recordsMax = 8192;
-const noteCharsMax = 300;
 const batchRows = 256;
 
 export class Projector {
@@ -79,6 +47,8 @@ export class Projector {
   private readonly drop: (shard: ShardId, range: KeyRange) => void;
   private changes: Change[] = [];
   private readonly applied = new Map<ShardId, number>();
+  /** In the table of applied indexes by their negative numbers. */
+  private readonly unfinished = new Set<ShardId>();
   /** Shards that the batch under way moves on. */
   private readonly moved = new Set<ShardId>();
   /** Runs that the batch under way starts: most of them end in it, and are then written once. */
@@ -96,7 +66,8 @@ export class Projector {
     this.database = database;
     this.warn = warn;
     for (const [shard, index] of database.query("SELECT shard, applied_index FROM applied").values()) {
-      this.applied.set(shard as ShardId, index as number);
+      if ((shard as number) < 0) this.unfinished.add(asShardId(-(shard as number)));
+      else this.applied.set(shard as ShardId, index as number);
     }
     const mark = database.query("INSERT OR REPLACE INTO applied VALUES (?, ?)");
     this.drop = database.transaction((shard: ShardId, { first, last }: KeyRange) => {
@@ -117,6 +88,16 @@ export class Projector {
     return this.applied.get(shard) ?? 0;
   }
 
+  /** Whether it has taken records of the shard, or what stands for them. */
+  follows(shard: ShardId): boolean {
+    return this.applied.has(shard);
+  }
+
+  /** Shards whose records came, or may come. */
+  shards(): ShardId[] {
+    return [...this.applied.keys()];
+  }
+
   /** Whether the shard's records may come: a child's may when its parent's split was applied, or `begin` said so. */
   isBegun(shard: ShardId): boolean {
     return shard <= firstDataShard || this.applied.has(shard);
@@ -126,6 +107,12 @@ export class Projector {
   begin(shard: ShardId, index: Index): void {
     this.move(shard, index);
     this.commit();
+    this.finish(shard);
+  }
+
+  /** Its rows are being made anew, or that was broken off: those that are there are not all. */
+  isUnfinished(shard: ShardId): boolean {
+    return this.unfinished.has(shard);
   }
 
   /** What has to be applied before the record: the shard that it absorbs, through an index. */
@@ -151,6 +138,11 @@ export class Projector {
     this.commit();
     this.applied.delete(shard);
     this.drop(shard, range);
+    this.finish(shard);
+  }
+
+  private finish(shard: ShardId): void {
+    if (this.unfinished.delete(shard)) this.database.query("DELETE FROM applied WHERE shard = ?").run(markOf(shard));
   }
 
   /** Deletes the rows that are in none of the ranges: what a crash left behind of shards that are gone. */
@@ -179,6 +171,17 @@ export class Projector {
       if (end === undefined || batch.length < batchRows) return;
       after = [end.key, end.run, end.generation];
     }
+  }
+
+  /**
+   * The rows of the shard's range are to be made anew, out of what the returned one is given. They, and the shard's
+   * index, are gone until `begin`; a crash before leaves it `isUnfinished`.
+   */
+  rebuild(shard: ShardId, range: KeyRange): RunRebuild {
+    this.forget(shard, range);
+    this.unfinished.add(shard);
+    this.database.query("INSERT OR REPLACE INTO applied VALUES (?, 0)").run(markOf(shard));
+    return new RunRebuild(this.database, range);
   }
 
   /** Takes rows that another node has: their shard is to `begin` at the index that they are as of, or at an earlier one. */
@@ -234,7 +237,7 @@ export class Projector {
       }
       const bytes = reader.view(record.body.length);
       const kind = eventKind(bytes);
-      if (kind < EventKind.runStarted || kind > EventKind.cancelRequested) continue;
+      if (!changesRow(kind)) continue;
       // A copy: the record's bytes are the log's.
       const event = fromBytes(decodeEvent, bytes.slice());
       if (event.partition.startsWith("run/")) this.changes.push({ index: record.index, event });
@@ -274,22 +277,7 @@ export class Projector {
   private start(run: RunId, event: Event, index: number): void {
     const before = this.begun.get(run);
     if (before !== undefined) this.insert(before);
-    const { generation, type, bundle } = fromBytes(decodeRunStarted, event.payload);
-    this.begun.set(run, {
-      key: keyOf(run),
-      run,
-      generation,
-      namespace: namespaceOf(run),
-      instance: instanceOf(run),
-      type,
-      status: RunStatus.running,
-      started_ms: event.timeMs,
-      closed_ms: 0,
-      bundle,
-      note: "",
-      cancel_requested: 0,
-      last_index: index,
-    });
+    this.begun.set(run, startedRow(run, event, index));
   }
 
   private insert(row: StoredRun): void {
@@ -321,49 +309,6 @@ export class Projector {
   }
 }
 
-/** What an event other than a start changes. */
-function changedBy(event: Event): Columns {
-  switch (event.kind) {
-    case EventKind.cancelRequested:
-      return { cancel_requested: 1, note: cut(fromBytes(decodeCancelRequested, event.payload).reason) };
-    case EventKind.runBlocked:
-      return { status: RunStatus.blocked, note: cut(fromBytes(decodeRunBlocked, event.payload).message) };
-    case EventKind.runResumed:
-      return { status: RunStatus.running, note: "", bundle: fromBytes(decodeRunResumed, event.payload).bundle };
-    default: {
-      const { status, note } = endOf(event);
-      return { status, note: cut(note), closed_ms: event.timeMs };
-    }
-  }
-}
-
-function endOf(event: Event): { status: number; note: string } {
-  switch (event.kind) {
-    case EventKind.runCompleted:
-      return { status: RunStatus.completed, note: "" };
-    case EventKind.runFailed:
-      return { status: RunStatus.failed, note: failureText(event.payload) };
-    case EventKind.runCancelled:
-      return { status: RunStatus.cancelled, note: fromBytes(decodeRunCancelled, event.payload).reason };
-    case EventKind.runTerminated:
-      return { status: RunStatus.terminated, note: fromBytes(decodeRunTerminated, event.payload).reason };
-    default:
-      return { status: RunStatus.timedOut, note: "" };
-  }
-}
-
-function failureText(payload: Uint8Array): string {
-  const { failure } = fromBytes(decodeRunFailed, payload);
-  return failure === undefined ? "" : `${failure.type}: ${failure.message}`;
-}
-
-/** A note is one line of a table; the whole text is in the history. */
-const cut = (text: string) => text.slice(0, noteCharsMax).toWellFormed();
-
-function keyOf(run: RunId): number {
-  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(runPartition(run)).buffer));
-}
-
 /** Steps over all but the one field that says it. */
 function absorbedIn({ kind, body }: LogRecord): ShardAbsorbed | undefined {
   if (kind !== "data") return undefined;
@@ -387,3 +332,6 @@ function beyond(database: Database, { durableIndex, isRemoved }: ProjectorOption
   }
   return undefined;
 }
+
+/** Stands for a shard whose rows are not all there, where its applied index would be. */
+const markOf = (shard: number) => -shard;

@@ -349,3 +349,23 @@ test("a projecting process killed with -9 at any commit goes on to the same rows
   fresh.close();
   await opened.close();
 }, 90_000);
+
+test("rows that were being made anew when the process ended are known to be not all of them", async () => {
+  const range = { first: 0, last: keyMax };
+  const first = openAt(path);
+  first.begin(fixtureShard, asIndex(5));
+  first.rebuild(fixtureShard, range);
+  expect([first.isUnfinished(fixtureShard), first.follows(fixtureShard)]).toEqual([true, false]);
+  first.close();
+  const second = openAt(path);
+  expect([second.isUnfinished(fixtureShard), second.follows(fixtureShard)]).toEqual([true, false]);
+  second.rebuild(fixtureShard, range).close();
+  second.begin(fixtureShard, asIndex(7));
+  second.close();
+  const third = openAt(path);
+  expect([third.isUnfinished(fixtureShard), third.appliedIndex(fixtureShard)]).toEqual([false, 7]);
+  third.rebuild(fixtureShard, range).close();
+  third.forget(fixtureShard, range);
+  expect(third.isUnfinished(fixtureShard)).toBe(false);
+  third.close();
+});

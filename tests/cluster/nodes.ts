@@ -16,6 +16,8 @@ export interface MemberShown {
   readonly node: number;
   readonly state: string;
   readonly grpc: string;
+  readonly shardsLed: number;
+  readonly diskBytes: number | null;
   readonly replicas: number;
 }
 
@@ -32,6 +34,8 @@ export class Nodes implements AsyncDisposable {
   readonly servers: Server[] = [];
   /** host:port of the peers. */
   readonly seeds: readonly string[];
+  /** Flags of the nodes that are started from now on. */
+  extra: readonly string[] = [];
   private readonly peerPorts: readonly number[];
 
   /** Room for `count` nodes; `seeds` of them are in the seed list. None is started. */
@@ -44,7 +48,7 @@ export class Nodes implements AsyncDisposable {
   async start(): Promise<Server> {
     const index = this.servers.length;
     const peer = ["--peer-port", String(this.peerPorts[index]), ...this.seeds.flatMap((seed) => ["--seed", seed])];
-    const server = new Server(this.cluster, { data: `node-${index}`, args: [...peer, "--log-format", "json"] });
+    const server = new Server(this.cluster, { data: `node-${index}`, args: [...peer, ...this.extra, "--log-format", "json"] });
     this.servers.push(server);
     await server.begin();
     return server;

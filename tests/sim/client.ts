@@ -106,6 +106,7 @@ export class SimulatedClient {
       sentMs: 0,
     };
     this.calls.set(call.number, call);
+    this.sim.requests++;
     this.put(call);
   }
 

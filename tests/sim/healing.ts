@@ -5,9 +5,11 @@
  */
 import type { Partition, ShardId } from "#core/base";
 import { isSettled } from "#core/placement";
+import { archivesAreSealed } from "./check/archives.ts";
 import { changesDone, endsInTime, healingNeeds, type Need } from "./check/liveness.ts";
 import { historiesVerify, noAckedEventLost } from "./check/recovery.ts";
 import { checkReplicas, logsAreEqual } from "./check/replicas.ts";
+import { sealedIsCommitted } from "./check/sealed.ts";
 import { eachKeyOwnedOnce } from "./check/shards.ts";
 import { SimulatedClient } from "./client.ts";
 import type { Simulation } from "./simulation.ts";
@@ -76,6 +78,8 @@ function checkEnd(sim: Simulation): void {
   eachKeyOwnedOnce([...journal.shards.values()].map((each) => each.record));
   checkReplicas(sim, { isAll: true });
   logsAreEqual(sim);
+  archivesAreSealed(sim);
+  sealedIsCommitted(sim);
   historiesVerify(journal, (partition) => headOf(sim, partition));
 }
 

@@ -2,11 +2,11 @@
  * One life of a node: its real replicas, router and roads, over a simulated log, clock and network.
  * It is put together as `node/member.ts` does it, without what serves sockets.
  */
-import { asNodeId, firstDataShard, type NodeId, type Partition, placementShard, type ShardId } from "#core/base";
+import { asIndex, asNodeId, firstDataShard, type NodeId, type Partition, placementShard, type ShardId } from "#core/base";
 import type { ClusterView } from "#core/placement";
 import { messageOf } from "#core/raft";
 import { decodeTransferRequest, fromBytes, type Identity, type NodeInfo } from "#proto";
-import { type CheckpointStore, MemoryDisk, WalSegmentStore } from "#store";
+import { type CheckpointStore, MemoryDisk, sealSegment, TieredSegmentStore } from "#store";
 import { MailRoad } from "../../node/cluster/mail.ts";
 import { Placement } from "../../node/cluster/placement.ts";
 import { servePlacement } from "../../node/cluster/placement-service.ts";
@@ -14,25 +14,42 @@ import { PlannerLoop, transferCall } from "../../node/cluster/planner-loop.ts";
 import { Router } from "../../node/cluster/router.ts";
 import { mapOf } from "../../node/cluster/shard-map.ts";
 import { ShardService } from "../../node/cluster/shard-service.ts";
+import { FullDisk } from "../../node/replica/full-disk.ts";
 import { HostedShards } from "../../node/replica/hosted-shards.ts";
 import { LocalVoter } from "../../node/replica/local-voter.ts";
 import { placementDoor } from "../../node/replica/placement-door.ts";
 import { bootstrapGroup, PlacementReplica } from "../../node/replica/placement-replica.ts";
 import { Replicas } from "../../node/replica/replicas.ts";
+import type { SnapshotStores } from "../../node/replica/snapshot.ts";
 import { fetchSnapshot, serveSnapshots } from "../../node/replica/snapshot-road.ts";
-import type { ShardHost } from "../../node/shard/shard-host.ts";
+import { BlobUploads } from "../../node/seal/blob-uploads.ts";
+import { HotTails } from "../../node/seal/hot-tails.ts";
+import { LogBytes } from "../../node/seal/log-bytes.ts";
+import type { Sealer } from "../../node/seal/sealer.ts";
+import { type ColdStore, type SealingParts, sealerOf } from "../../node/seal/sealing.ts";
+import { storedStatesOf } from "../../node/seal/stored-states.ts";
+import { type Upkeep, upkeepOf } from "../../node/seal/upkeep.ts";
+import type { Note, ShardHost } from "../../node/shard/shard-host.ts";
 import { TaskRoad } from "../../node/stream/task-road.ts";
 import type { Timing } from "../../node/timing.ts";
 import { bunHasher } from "../hashers.ts";
 import { CheckpointDisk, openCheckpoints } from "./checkpoints.ts";
 import type { SimulatedTime } from "./clock.ts";
+import { coldCluster } from "./cold-store.ts";
 import { SimulatedPeerNet } from "./peer-net.ts";
+import { codeOf } from "./program.ts";
 import type { Simulation } from "./simulation.ts";
 import { WatchedLog } from "./watched-log.ts";
 import type { WorkerEnd } from "./worker-end.ts";
 
 const itself: Identity = { issuer: "core", subject: "node", verified: true, causeSeq: 0 };
 const silentMs = 1500;
+/** What is noted by a node, and counted. */
+const countedNotes: Readonly<Record<string, "sealed" | "archiveSealed" | "compacted">> = {
+  sealed: "sealed",
+  "sealed to its end": "archiveSealed",
+  compacted: "compacted",
+};
 const announceRetryMs = 1000;
 
 /** What outlives a life: disks and clocks. */
@@ -76,6 +93,10 @@ export class SimNode {
   isDead = false;
   private readonly sim: Simulation;
   private readonly planner: PlannerLoop;
+  private readonly cold: ColdStore | undefined;
+  private readonly bytesOf: (shard: ShardId) => number;
+  private readonly sealer: Sealer | undefined;
+  private readonly upkeep: Upkeep | undefined;
   private pausedUntilMs = 0;
   private readonly waiting: Waiting[] = [];
 
@@ -93,7 +114,10 @@ export class SimNode {
       write: (bytes, done) => sim.write(this, bytes, () => this.take(done)),
     });
     const { log } = this;
+    const logBytes = new LogBytes(log, timing);
+    this.bytesOf = (shard) => logBytes.of(shard);
     if (isFirst) for (const shard of [placementShard, firstDataShard]) bootstrapGroup(log, shard, id);
+    this.cold = sim.workload.sealing === undefined ? undefined : sim.cold.storeFor(this);
     const checkpoint = openCheckpoints(machine.checkpoints, log);
     this.checkpoint = checkpoint;
     this.net = new SimulatedPeerNet({
@@ -107,7 +131,7 @@ export class SimNode {
     const { net } = this;
     const note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>) =>
       sim.noted(this, level, what, fields);
-    const stores = { log, checkpoint, hasher: bunHasher };
+    const stores = { log, checkpoint, hasher: bunHasher, ...(this.cold === undefined ? {} : { sealed: this.cold.tier }) };
     const send = (shard: ShardId, message: Parameters<SimulatedPeerNet["sendRaft"]>[2]) =>
       void net.sendRaft(asNodeId(message.to ?? 0), shard, message);
     const onFault = (error: Error) => sim.faulted(this, error);
@@ -124,6 +148,7 @@ export class SimNode {
       onChanged: () => local.changed(),
     });
     const local = new LocalVoter(this.voter);
+    const fullDisk = new FullDisk(log);
     const placement = new Placement({
       self: id,
       net,
@@ -131,6 +156,7 @@ export class SimNode {
       local: () => local,
       known: () => [...sim.nodes.keys()],
       loads: () => this.hosted.loads(),
+      isFull: () => fullDisk.look(),
       note,
     });
     this.placement = placement;
@@ -142,7 +168,7 @@ export class SimNode {
       self: id,
       log,
       checkpoint,
-      segments: new WalSegmentStore(log),
+      segments: this.segments(),
       hasher: bunHasher,
       timing,
       draw,
@@ -159,10 +185,18 @@ export class SimNode {
       isHeard: (node) => node === id || timing.monotonicMs() - net.lastHeardMs(node) < silentMs,
       onGone: () => {},
       onCommitted: () => {},
+      storedStates: this.cold && storedStatesOf(this.cold, stores),
+      trimming:
+        sim.workload.sealing === undefined
+          ? undefined
+          : { keptBytes: sim.workload.sealing.keptBytes, bytesOf: this.bytesOf, readThrough: () => asIndex(Number.MAX_SAFE_INTEGER) },
       orphanGraceMs: sim.workload.orphanGraceMs,
       idleMs: sim.workload.idleMs,
     });
     this.planner = new PlannerLoop({ placement, options: sim.workload.plan });
+    const sealing = this.sealingParts(stores, note);
+    this.sealer = sealing === undefined ? undefined : sealerOf(sealing);
+    this.upkeep = sealing === undefined ? undefined : this.makeUpkeep(sealing);
     this.tasks = new TaskRoad({ self: id, net, router, shards: hosted, timing, note: (what, fields) => note("info", what, fields) });
     hosted.onLedChanged = (shard, port) => {
       for (const worker of [...this.workers]) worker.ledChanged(shard, port);
@@ -181,6 +215,8 @@ export class SimNode {
     this.replicas.start();
     this.placement.start();
     this.planner.start();
+    this.sealer?.start();
+    this.upkeep?.start();
     void this.announce();
     this.sim.observe(this);
   }
@@ -191,6 +227,8 @@ export class SimNode {
     this.net.close();
     this.placement.close();
     this.planner.close();
+    this.sealer?.stop();
+    this.upkeep?.stop();
     this.replicas.stop();
     this.log.crash(isTorn ? this.sim.prng : undefined);
     this.waiting.length = 0;
@@ -298,6 +336,60 @@ export class SimNode {
       return new Uint8Array(0);
     });
     new ShardService({ net, shards: hosted, router, sessionOf: (worker, shard) => this.sessionOf(worker, shard) });
+  }
+
+  private segments(): TieredSegmentStore {
+    const { cold, sim } = this;
+    if (cold === undefined) return new TieredSegmentStore(this.log);
+    return new TieredSegmentStore(this.log, {
+      history: (wanted) => {
+        sim.count("sealedRead");
+        return cold.tier.history(wanted);
+      },
+    });
+  }
+
+  private makeUpkeep(sealing: SealingParts): Upkeep {
+    return upkeepOf({
+      ...sealing,
+      retired: (shard) => this.placement.view.retired.get(shard),
+      readThrough: () => asIndex(Number.MAX_SAFE_INTEGER),
+      pace: {
+        lookMs: sealing.policy.lookMs * 4,
+        compaction: { targetBytes: 40_000, rowsMax: 10_000, segmentsMin: 3 },
+        // Listings are up to a minute old.
+        garbage: { graceMs: 65_000, everyMs: 5000, manifestsKept: 4 },
+      },
+    });
+  }
+
+  private sealingParts(states: SnapshotStores, note: Note): SealingParts | undefined {
+    const { cold, log, timing, id, sim } = this;
+    const policy = sim.workload.sealing;
+    if (cold === undefined || policy === undefined) return undefined;
+    return {
+      cold,
+      policy,
+      tails: new HotTails(policy.hotTailBytesMax),
+      bytesOf: this.bytesOf,
+      node: id,
+      cluster: coldCluster,
+      log,
+      states,
+      hasher: bunHasher,
+      timing,
+      note: (level, what, fields) => {
+        const counted = countedNotes[what];
+        if (counted !== undefined) sim.count(counted);
+        note(level, what, fields);
+      },
+      replicas: () => this.replicas,
+      blobs: new BlobUploads({ cluster: coldCluster, objects: cold.objects, blob: async (sha256) => codeOf(sha256) }),
+      bundles: () => [],
+      isReady: () => true,
+      isRetired: (shard) => this.placement.view.retired.has(shard),
+      seal: sealSegment,
+    };
   }
 
   private sessionOf(workerId: string, shard: ShardId) {

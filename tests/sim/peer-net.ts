@@ -106,12 +106,15 @@ export class SimulatedPeerNet implements PeerNet {
   async *stream(to: NodeId, method: string, body: Uint8Array, options: StreamOptions = {}): AsyncGenerator<Uint8Array> {
     const asked = body.slice();
     let served: AsyncIterator<Uint8Array> | undefined;
+    let server: SimulatedPeerNet | undefined;
     // The next chunk is made while one is on its way.
     let next: Promise<IteratorResult<Uint8Array>> | undefined;
     let stop = (): void => {};
     try {
       for (;;) {
         const step = await this.ask(to, options, async (net, gone) => {
+          if (server !== undefined && server !== net) throw new HopError("STORE_UNAVAILABLE", `Node ${to} was started again`);
+          server = net;
           if (served === undefined) {
             served = net.methods.stream(method, this.self)(this.self, asked, gone.signal)[Symbol.asyncIterator]();
             const made = served;

@@ -16,6 +16,7 @@ import { type Acked, checkReply, TokenLedger } from "./check/replies.ts";
 import { type Answer, type Ask, type ClientStream, SimulatedClient } from "./client.ts";
 import { ClientEnd } from "./client-end.ts";
 import { SimulatedTime } from "./clock.ts";
+import { ColdBucket } from "./cold-store.ts";
 import { Journal } from "./journal.ts";
 import { type Delays, SimulatedStream } from "./network.ts";
 import { Machine, SimNode } from "./node.ts";
@@ -35,6 +36,8 @@ export interface SimulationOptions {
   readonly isVerbose?: boolean;
   /** Faults that are left out: what a failure does not need. */
   readonly without?: readonly string[];
+  /** Requests of clients a second while faults strike, in place of what the seed draws. */
+  readonly rate?: number | undefined;
 }
 
 /** A stream of a client or a worker to a node. */
@@ -50,6 +53,7 @@ export class Simulation {
   readonly schedule = new Schedule();
   readonly journal = new Journal();
   readonly wires: Wires;
+  readonly cold: ColdBucket;
   readonly digests = new Digests();
   readonly tokens = new TokenLedger();
   readonly acked: Acked[] = [];
@@ -66,6 +70,8 @@ export class Simulation {
   isFaulty = false;
   hash = 0;
   lives = 0;
+  /** Requests of clients so far. */
+  requests = 0;
   private delays: Delays = calm;
   private readonly isVerbose: boolean;
   private ties: Tie[] = [];
@@ -78,8 +84,9 @@ export class Simulation {
   constructor(seed: number, options: SimulationOptions = {}) {
     this.seed = seed;
     this.prng = new Prng(Math.imul(seed, 0x9e3779b1) ^ 0x51ed270b);
-    this.workload = without(drawWorkload(this.prng), options.without ?? []);
+    this.workload = atRate(without(drawWorkload(this.prng), options.without ?? []), options.rate);
     this.wires = new Wires(this.schedule, this.prng, calm);
+    this.cold = new ColdBucket(this);
     this.isVerbose = options.isVerbose ?? false;
     this.raft = new RaftWatch(this.journal);
     this.journal.clockBoundMs = () => this.clockBound();
@@ -430,4 +437,13 @@ function without(workload: Workload, left: readonly string[]): Workload {
   if (left.includes("messageDoubled")) wires.duplication = 0;
   if (left.includes("pathClogged")) wires.clogged = 0;
   return { ...workload, timed, chances, wires };
+}
+
+/** Requests that a start brings with it on average, itself included: see `onStarted` of the simulator. */
+const requestsAStart = 6.5;
+
+function atRate(workload: Workload, rate: number | undefined): Workload {
+  if (rate === undefined) return workload;
+  // Work arrives in nine tenths of the phase.
+  return { ...workload, starts: Math.ceil(((workload.faultMs * 0.9) / 1000) * (rate / requestsAStart)) };
 }

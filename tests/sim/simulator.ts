@@ -6,7 +6,7 @@ import { asNodeId, placementShard, type RunId } from "#core/base";
 import { EventKind as Kind } from "#proto";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { signalNames, typeOf } from "./program.ts";
+import { bundles, signalNames, typeOf } from "./program.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
 import { takeRaised, Violation } from "./violation.ts";
@@ -23,13 +23,14 @@ export interface Report {
   readonly runs: number;
   readonly lives: number;
   readonly messages: number;
+  /** Of clients. */
+  readonly requests: number;
   readonly fired: ReadonlyMap<Fault, number>;
   /** What was broken, or undefined. */
   readonly failure: { readonly invariant: string; readonly message: string; readonly atMs: number; readonly step: number } | undefined;
 }
 
-const bundle = new Uint8Array(32).fill(7);
-const second = new Uint8Array(32).fill(8);
+const [bundle, second] = bundles;
 
 export function simulate(seed: number, options: SimulationOptions = {}): Report {
   const sim = new Simulation(seed, options);
@@ -63,6 +64,7 @@ export function simulate(seed: number, options: SimulationOptions = {}): Report 
     runs,
     lives: sim.lives,
     messages: signals + results,
+    requests: sim.requests,
     fired: sim.fired,
     failure,
   };

@@ -2,6 +2,7 @@
 import { type NodeId, placementShard } from "#core/base";
 import type { ClusterView, PlacementCommand, PlacementReply } from "#core/placement";
 import { askTransfer } from "../../node/cluster/planner-loop.ts";
+import { newestManifest } from "./check/sealed.ts";
 import { exponential } from "./network.ts";
 import type { SimNode } from "./node.ts";
 import type { Simulation } from "./simulation.ts";
@@ -153,13 +154,26 @@ function isSafeToLose(sim: Simulation, view: ClusterView, lost: NodeId): boolean
 
 /**
  * The checkpoint is found damaged, or of another version, when the node starts: it is built again
- * from the log, or fetched from the leader. Where nobody else has the states, they must be in the log.
+ * from the log, or fetched from the leader or from object storage. Where nobody else has the states,
+ * they must be in one of those.
  */
 function loseCheckpoint(sim: Simulation, node: SimNode | undefined): boolean {
   const view = sim.view();
-  if (node === undefined || view === undefined || !isSafeToLose(sim, view, node.id) || !hasWholeLog(node)) return false;
+  if (node === undefined || view === undefined) return false;
+  if ((sim.machines.size > 1 && !isSafeToLose(sim, view, node.id)) || !canComeBack(sim, node)) return false;
   sim.crash(node, "checkpointLost");
   node.machine.checkpoints.wipe();
+  return true;
+}
+
+/** The log holds every shard of the node from its first entry on, or object storage has states from which it leads on. */
+function canComeBack(sim: Simulation, node: SimNode): boolean {
+  for (const { shard, replica } of node.replicas.all()) {
+    const base = node.log.base(shard).index;
+    if (base === 0 && replica.machine.changedIndex === 0) continue;
+    const states = newestManifest(sim, shard)?.checkpoint?.appliedIndex ?? 0;
+    if (states < Math.max(base, replica.machine.changedIndex)) return false;
+  }
   return true;
 }
 

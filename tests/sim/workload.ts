@@ -8,6 +8,7 @@
 
 import type { Prng } from "#core/base";
 import type { PlanOptions } from "#core/placement";
+import type { SealPolicy } from "../../node/seal/seal-policy.ts";
 import type { WireFaults } from "./wires.ts";
 
 /** Faults and changes that strike at random times, with the mean time between two of them in milliseconds. */
@@ -17,15 +18,15 @@ export const timedFaults = {
   nodePause: 14_000,
   partition: 14_000,
   asymmetricPartition: 18_000,
-  diskLost: 80_000,
+  diskLost: 60_000,
   diskBroken: 60_000,
   diskFull: 30_000,
-  checkpointLost: 60_000,
+  checkpointLost: 30_000,
   rollingRestart: 120_000,
   wallJump: 12_000,
   split: 18_000,
-  merge: 18_000,
-  move: 24_000,
+  merge: 10_000,
+  move: 16_000,
   transfer: 12_000,
   clientBreak: 10_000,
   workerBreak: 10_000,
@@ -47,10 +48,28 @@ export const chanceFaults = {
   divergedAnswer: 0.01,
   resend: 0.1,
   resultAgain: 0.1,
+  objectRefused: 0.1,
+  objectUnanswered: 0.05,
+  objectLate: 0.04,
+  objectSlow: 0.1,
+  objectDamaged: 0.12,
+  objectRotten: 0.08,
+  objectListStale: 0.5,
 } as const;
 
 /** What else is counted: it comes of the others, or of how the wires are. */
-export const seenFaults = ["messageLost", "messageDoubled", "pathClogged", "clockOff", "snapshotInstall", "staleRefused"] as const;
+export const seenFaults = [
+  "messageLost",
+  "messageDoubled",
+  "pathClogged",
+  "clockOff",
+  "snapshotInstall",
+  "staleRefused",
+  "sealed",
+  "sealedRead",
+  "archiveSealed",
+  "compacted",
+] as const;
 
 export type TimedFault = keyof typeof timedFaults;
 export type ChanceFault = keyof typeof chanceFaults;
@@ -79,12 +98,25 @@ export interface Workload {
   readonly plan: Partial<PlanOptions>;
   /** Whether a full replay of all logs is compared with the replicas all the time. */
   readonly hasReference: boolean;
+  /** Undefined: there is no object storage. */
+  readonly sealing: SealPolicy | undefined;
   readonly timed: ReadonlyMap<TimedFault, number>;
   readonly chances: ReadonlyMap<ChanceFault, number>;
 }
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
+
+function drawSealing(prng: Prng): SealPolicy {
+  const between = (low: number, high: number) => low + prng.fraction() * (high - low);
+  return {
+    bytesMax: between(4000, 80_000),
+    ageMsMax: between(3000, 40_000),
+    keptBytes: prng.chance(0.7) ? 0 : between(1000, 60_000),
+    hotTailBytesMax: Number.MAX_SAFE_INTEGER,
+    lookMs: between(300, 2000),
+  };
+}
 
 export function drawWorkload(prng: Prng): Workload {
   const between = (low: number, high: number) => low + prng.fraction() * (high - low);
@@ -132,6 +164,7 @@ export function drawWorkload(prng: Prng): Workload {
       settleMs: 1000,
     },
     hasReference: prng.chance(0.4),
+    sealing: prng.chance(0.7) ? drawSealing(prng) : undefined,
     timed,
     chances,
   };

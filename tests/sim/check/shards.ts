@@ -1,6 +1,6 @@
 /** What the committed changes of a shard add up to: its keys, who leads it, whether it decides. */
 import { asShardId, type KeyRange, type ShardId } from "#core/base";
-import type { ShardChange } from "#proto";
+import type { ShardChange, ShardSealed } from "#proto";
 import { claim } from "../violation.ts";
 import type { PlacementWatch } from "./placement.ts";
 
@@ -19,6 +19,8 @@ export class ShardRecord {
   frozenInto = 0;
   frozenIndex = 0;
   isRetired = false;
+  sealedThrough = 0;
+  manifest = 0;
 
   constructor(shard: ShardId, range: KeyRange) {
     this.shard = shard;
@@ -52,9 +54,23 @@ export class ShardRecord {
         return;
       case "absorbed":
         return this.absorb(index, change.value, others);
+      case "sealed":
+        return this.seal(index, change.value);
       default:
         claim("eachKeyOwnedOnce", false, () => `entry ${index} of shard ${shard} is a change of unknown kind`);
     }
+  }
+
+  private seal(index: number, { through, manifest, statesThrough }: ShardSealed): void {
+    const told = () =>
+      `shard ${this.shard} is sealed through ${through} by manifest ${manifest} at index ${index}, behind ${this.sealedThrough} and ${this.manifest}`;
+    claim(
+      "sealedIsCommitted",
+      through >= this.sealedThrough && manifest > this.manifest && through < index && statesThrough <= through,
+      told,
+    );
+    this.sealedThrough = through;
+    this.manifest = manifest;
   }
 
   private split(index: number, { at, child }: { at: number; child: number }, others: Neighbours): void {
@@ -69,7 +85,7 @@ export class ShardRecord {
     const right = others.recordOf(asShardId(absorbed.shard));
     const end = others.lastIndex(asShardId(absorbed.shard));
     const told = () =>
-      `shard ${this.shard} takes in shard ${absorbed.shard} through ${absorbed.through} at index ${index}; that one froze at ${right?.frozenIndex} and ends at ${end}, with ${right?.range.first} to ${right?.range.last}`;
+      `shard ${this.shard} takes in shard ${absorbed.shard} through ${absorbed.through} at index ${index}; that one froze at ${right?.frozenIndex} and ends at ${end}, with ${right?.range.first} to ${right?.range.last}; retired: ${right?.isRetired}, frozen into ${right?.frozenInto}; this one has ${this.range.first} to ${this.range.last}, it takes up to ${absorbed.last}`;
     const isWhole = right !== undefined && right.frozenInto === this.shard && right.frozenIndex <= absorbed.through && !right.isRetired;
     claim("eachKeyOwnedOnce", isWhole && right.range.first === this.range.last + 1 && right.range.last === absorbed.last, told);
     right.isRetired = true;

@@ -1,27 +1,25 @@
 /**
- * Histories out of the write-ahead log's own files: from the partition's last record backwards
- * along `Record.previous` and `Record.previous_shard`, then given out forwards.
+ * Histories out of the write-ahead log's own files, and of sealed segments where the log has
+ * released them: from the partition's last record backwards along `Record.previous` and
+ * `Record.previous_shard`, then given out forwards.
  *
  * Going back keeps the events of the newest megabyte and only the places of what is older, so a
  * history of any length takes little memory; the older records are read again going forward.
  */
-import { asIndex, asShardId, assert, type Index, type Partition, type Seq, type ShardId } from "#core/base";
+import { asIndex, asSeq, asShardId, assert, HopError, type Index, type Partition, type Seq } from "#core/base";
 import { decodeRecord, fromBytes, type Record } from "#proto";
 import { eventSeq, isOfPartition, keyOfName, partitionKey } from "../event-head.ts";
-import type { LogEntry, LogStore } from "../log/log-store.ts";
-import type { ArchiveRange, HistoryRange, SegmentStore } from "./segment-store.ts";
+import type { LogStore } from "../log/log-store.ts";
+import { ReleasedError } from "../log/released-error.ts";
+import type { SealedHistory } from "./sealed/sealed-reader.ts";
+import type { Place } from "./sealed/summary.ts";
+import type { HistoryRange, SealedTier, SealedWanted, SegmentStore } from "./segment-store.ts";
 
 const chunkBytes = 1 << 20;
 /** A record with more events than this is kept taken apart: a tick may have woken many runs, and all of them are read. */
 const eventsFew = 16;
 const recordsApartMax = 4;
 const apartBytesMax = 4 << 20;
-
-/** A record of a log. */
-interface Place {
-  readonly shard: ShardId;
-  readonly index: Index;
-}
 
 interface Piece {
   /** The partition's events in the record, in order, as bytes of their own. */
@@ -34,13 +32,28 @@ interface Piece {
   readonly firstSeq: number;
 }
 
-export class WalSegmentStore implements SegmentStore {
+/** One step back: a record of the log, or what one sealed segment has. */
+type Step = { readonly kind: "record"; readonly piece: Piece } | { readonly kind: "sealed"; readonly history: SealedHistory };
+
+/** Events [firstSeq, endSeq) of the partition, the last one in the record at `place`: read again going forward. */
+interface Older {
+  readonly place: Place;
+  readonly firstSeq: Seq;
+  readonly endSeq: Seq;
+  /** Where they are sealed. */
+  readonly history: SealedHistory | undefined;
+}
+
+export class TieredSegmentStore implements SegmentStore {
   private readonly log: LogStore;
+  private readonly sealed: SealedTier | undefined;
   /** By shard and index. What is committed never changes. */
   private readonly apart = new Map<string, ReadonlyMap<string, Piece>>();
 
-  constructor(log: LogStore) {
+  /** `sealed` has what the log releases. */
+  constructor(log: LogStore, sealed?: SealedTier) {
     this.log = log;
+    this.sealed = sealed;
   }
 
   async *history(range: HistoryRange): AsyncGenerator<Uint8Array[]> {
@@ -49,45 +62,57 @@ export class WalSegmentStore implements SegmentStore {
     const name = new TextEncoder().encode(partition);
     const { older, newest } = await this.goBack(range, name);
     const cut = new Chunks(partition, firstSeq, endSeq);
-    for (const place of older.reverse()) yield* cut.add((await this.piece(place, name)).events);
+    for (const each of older.reverse()) for await (const events of this.eventsOf(partition, each, name)) yield* cut.add(events);
     for (const piece of newest.reverse()) yield* cut.add(piece.events);
     yield* cut.finish();
   }
 
-  async *archive({ shard, from, end }: ArchiveRange, chunkBytes: number): AsyncGenerator<LogEntry[]> {
-    let chunk: LogEntry[] = [];
-    let bytes = 0;
-    for await (const { index, term, kind, body } of this.log.scan(shard, from, end)) {
-      if (chunk.length > 0 && bytes + body.length > chunkBytes) {
-        yield chunk;
-        chunk = [];
-        bytes = 0;
-      }
-      chunk.push({ index, term, kind, data: body.slice() });
-      bytes += body.length;
-    }
-    if (chunk.length > 0) yield chunk;
-  }
-
-  private async goBack(range: HistoryRange, name: Uint8Array): Promise<{ older: Place[]; newest: Piece[] }> {
-    const older: Place[] = [];
+  private async goBack(range: HistoryRange, name: Uint8Array): Promise<{ older: Older[]; newest: Piece[] }> {
+    const { partition } = range;
+    const older: Older[] = [];
     const newest: Piece[] = [];
     let kept = 0;
-    let nextSeq: number = range.endSeq;
+    let endSeq = range.endSeq;
     for (let place: Place = { shard: range.shard, index: range.lastIndex }; ; ) {
-      const piece = await this.piece(place, name);
-      kept += piece.bytes;
-      if (older.length === 0 && (kept <= chunkBytes || newest.length === 0)) newest.push(piece);
-      else older.push(place);
-      if (piece.firstSeq <= range.firstSeq) return { older, newest };
+      const step = await this.step({ partition, place, firstSeq: range.firstSeq, endSeq }, name);
+      const firstSeq = step.kind === "record" ? asSeq(step.piece.firstSeq) : step.history.firstSeq;
+      if (step.kind === "record") kept += step.piece.bytes;
+      if (step.kind === "record" && older.length === 0 && (kept <= chunkBytes || newest.length === 0)) newest.push(step.piece);
+      else older.push({ place, firstSeq, endSeq, history: step.kind === "sealed" ? step.history : undefined });
+      if (firstSeq <= range.firstSeq) return { older, newest };
+      const before = step.kind === "record" ? placeBefore(step.piece, place) : step.history.previous;
       // Indexes of different logs can't be compared; sequences can.
       assert(
-        piece.previous > 0 && piece.firstSeq < nextSeq,
-        `history of ${range.partition} goes back from record ${place.index} of shard ${place.shard} to ${piece.previous}`,
+        before !== undefined && firstSeq < endSeq,
+        `history of ${partition} goes back from record ${place.index} of shard ${place.shard} to ${before?.index ?? 0}`,
       );
-      nextSeq = piece.firstSeq;
-      place = { shard: piece.previousShard === 0 ? place.shard : asShardId(piece.previousShard), index: piece.previous };
+      endSeq = firstSeq;
+      place = before;
     }
+  }
+
+  /** What the log has; where it has released the record, never had it or finds it damaged, what the sealed tier has. */
+  private async step(wanted: SealedWanted, name: Uint8Array): Promise<Step> {
+    try {
+      return { kind: "record", piece: await this.piece(wanted.place, name) };
+    } catch (error) {
+      if (!(error instanceof HopError)) throw error;
+      const history = await this.sealed?.history(wanted);
+      if (history !== undefined) return { kind: "sealed", history };
+      if (this.sealed !== undefined && error instanceof ReleasedError) throw lost(wanted);
+      throw error;
+    }
+  }
+
+  private async *eventsOf(partition: Partition, older: Older, name: Uint8Array): AsyncGenerator<readonly Uint8Array[]> {
+    const { place, firstSeq, endSeq } = older;
+    // What was read from the log going back may be released by now.
+    const step: Step =
+      older.history === undefined
+        ? await this.step({ partition, place, firstSeq, endSeq }, name)
+        : { kind: "sealed", history: older.history };
+    if (step.kind === "sealed") yield* step.history.events();
+    else yield step.piece.events;
   }
 
   private async piece({ shard, index }: Place, name: Uint8Array): Promise<Piece> {
@@ -108,6 +133,16 @@ export class WalSegmentStore implements SegmentStore {
     if (this.apart.size > recordsApartMax) this.apart.delete(this.apart.keys().next().value as string);
     return pieces.get(keyOfName(name));
   }
+}
+
+/** What was released was sealed before. */
+function lost({ partition, place, endSeq }: SealedWanted): HopError {
+  const what = `event ${endSeq - 1} of ${partition}, which is in record ${place.index} of shard ${place.shard}`;
+  return new HopError("HASH_MISMATCH", `Cannot read ${what}: it was sealed and released, and no manifest has it any more`);
+}
+
+function placeBefore({ previous, previousShard }: Piece, { shard }: Place): Place | undefined {
+  return previous === 0 ? undefined : { shard: previousShard === 0 ? shard : asShardId(previousShard), index: previous };
 }
 
 function pieceOf(record: Record, isWanted: (event: Uint8Array) => boolean): Piece | undefined {

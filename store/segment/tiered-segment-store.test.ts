@@ -7,7 +7,7 @@ import { event, fixtureShard, RecordWriter, writeLife } from "../event-fixture.t
 import type { LogStore } from "../log/log-store.ts";
 import { MemoryLogStore } from "../log/memory-log-store.ts";
 import { WalLogStore } from "../log/wal-log-store.ts";
-import { WalSegmentStore } from "./wal-segment-store.ts";
+import { TieredSegmentStore } from "./tiered-segment-store.ts";
 
 const root = fs.mkdtempSync(join(tmpdir(), "hop-segment-"));
 afterAll(() => fs.rmSync(root, { recursive: true }));
@@ -22,7 +22,7 @@ async function history(log: LogStore, writer: RecordWriter, partition: string, f
     lastIndex: asIndex(chain?.lastIndex ?? 0),
   };
   const out: Uint8Array[][] = [];
-  for await (const chunk of new WalSegmentStore(log).history(range)) out.push(chunk);
+  for await (const chunk of new TieredSegmentStore(log).history(range)) out.push(chunk);
   return out;
 }
 
@@ -94,7 +94,7 @@ test("runs that one record woke get each their own events, however many ask at o
   for (const name of names) writer.record(event.started(name, 1));
   for (let i = 0; i < 3; i++) writer.record(...names.flatMap((name) => [event.signal(name), event.signal(name)]));
   await writer.settle();
-  const store = new WalSegmentStore(log);
+  const store = new TieredSegmentStore(log);
   const read = async (name: string) => {
     const { size, lastIndex } = writer.chains.get(name) as { size: number; lastIndex: number };
     const range = {
@@ -145,7 +145,7 @@ test("a history goes back through the logs of the shards that had the partition,
     log.remove(child);
     grow(first);
     await first.settle();
-    const store = new WalSegmentStore(log);
+    const store = new TieredSegmentStore(log);
     for (const [writer, name] of [
       [third, "run/a:b"],
       [first, "run/a:c"],
@@ -160,28 +160,4 @@ test("a history goes back through the logs of the shards that had the partition,
     }
     await log.close();
   }
-});
-
-test("an archive is a shard's raw records in chunks, and serves a history where it is brought", async () => {
-  const source = new MemoryLogStore();
-  const writer = new RecordWriter(source);
-  for (let i = 0; i < 50; i++) writer.record(event.signal("run/a:b", 1000), event.signal("run/a:c", 100));
-  await writer.settle();
-  const target = await WalLogStore.open({ dir: join(root, "archive"), segmentBytes: 16_384, bufferBytes: 4096 });
-  target.setBase(fixtureShard, asIndex(60), asTerm(1));
-  let chunks = 0;
-  for await (const chunk of new WalSegmentStore(source).archive({ shard: fixtureShard, from: asIndex(11), end: asIndex(51) }, 5000)) {
-    expect(chunk.reduce((sum, entry) => sum + entry.data.length, 0)).toBeLessThanOrEqual(5000);
-    target.ingestArchive(fixtureShard, chunk);
-    chunks++;
-  }
-  expect(chunks).toBe(10);
-  target.kick(true);
-  await new Promise<void>((resolve) => {
-    target.onDurable = () => target.durablePosition() === target.position() && resolve();
-  });
-  const events = writer.written.get("run/a:b") as Uint8Array[];
-  expect(same((await history(target, writer, "run/a:b", 10)).flat(), events.slice(10))).toBe(true);
-  expect([target.firstIndex(fixtureShard), target.lastIndex(fixtureShard)]).toEqual([asIndex(61), asIndex(60)]);
-  await target.close();
 });

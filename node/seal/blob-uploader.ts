@@ -1,0 +1,95 @@
+/**
+ * Uploads blobs soon after an event that names them is committed, where its shard is led, and
+ * does not wait until the event is sealed.
+ *
+ * What is left to do is told by the log and remembered nowhere else: sealing has uploaded what is
+ * named up to `sealedThrough`, so whoever begins to lead goes on behind that.
+ */
+import { asIndex, type ShardId, toHex } from "#core/base";
+import type { LogStore } from "#store";
+import type { Note } from "../shard/shard-host.ts";
+import type { Timing } from "../timing.ts";
+import type { BlobUploads } from "./blob-uploads.ts";
+import { noteBlobs } from "./event-blobs.ts";
+import type { SealableShard } from "./sealer.ts";
+
+export interface BlobUploaderParts {
+  readonly uploads: BlobUploads;
+  readonly log: Pick<LogStore, "scan">;
+  readonly shards: () => Iterable<SealableShard>;
+  /** Bundles of deployments, where this node is to upload them. */
+  readonly bundles: () => Iterable<Uint8Array>;
+  readonly isReady: () => boolean;
+  readonly timing: Timing;
+  readonly note: Note;
+}
+
+const lookMs = 500;
+const pauseMsMin = 1000;
+const pauseMsMax = 60_000;
+/** Records are looked through in parts of so many bytes: what was uploaded of them is not looked through again. */
+const partBytes = 4 << 20;
+
+export class BlobUploader {
+  private readonly parts: BlobUploaderParts;
+  /** Of each shard that is led here: what records through there name is uploaded. */
+  private readonly through = new Map<ShardId, number>();
+  private stopTimer = () => {};
+  private isStopped = false;
+  private pauseMs = 0;
+
+  constructor(parts: BlobUploaderParts) {
+    this.parts = parts;
+  }
+
+  start(): void {
+    this.stopTimer = this.parts.timing.after(Math.max(lookMs, this.pauseMs), () => void this.look());
+  }
+
+  stop(): void {
+    this.isStopped = true;
+    this.stopTimer();
+  }
+
+  private async look(): Promise<void> {
+    try {
+      if (this.parts.isReady()) await this.round();
+      this.pauseMs = 0;
+    } catch (error) {
+      this.pauseMs = Math.min(Math.max(this.pauseMs * 2, pauseMsMin), pauseMsMax);
+      const reason = error instanceof Error ? error.message : String(error);
+      this.parts.note("warn", "blobs are not uploaded, and tried again", { inMs: this.pauseMs, reason });
+    }
+    if (!this.isStopped) this.start();
+  }
+
+  private async round(): Promise<void> {
+    const { shards, bundles, uploads } = this.parts;
+    const led = [...shards()];
+    for (const shard of this.through.keys()) if (!led.some((each) => each.shard === shard)) this.through.delete(shard);
+    const works = [...led.map((shard) => this.follow(shard)), uploads.ensure([...bundles()].map(toHex))];
+    for (const outcome of await Promise.allSettled(works)) if (outcome.status === "rejected") throw outcome.reason;
+  }
+
+  private async follow(led: SealableShard): Promise<void> {
+    const { shard, through } = led;
+    for (;;) {
+      const begin = Math.max(this.through.get(shard) ?? 0, led.header().sealedThrough);
+      if (begin >= through || this.isStopped) return;
+      const { last, blobs } = await this.namedBehind(shard, begin, through);
+      await this.parts.uploads.ensure(blobs);
+      this.through.set(shard, last);
+    }
+  }
+
+  private async namedBehind(shard: ShardId, begin: number, through: number): Promise<{ last: number; blobs: ReadonlySet<string> }> {
+    const blobs = new Set<string>();
+    let bytes = 0;
+    for await (const { index, kind, body } of this.parts.log.scan(shard, asIndex(begin + 1), asIndex(through + 1))) {
+      if (kind === "data" && body.length > 0) noteBlobs(body, blobs);
+      bytes += body.length;
+      if (bytes >= partBytes) return { last: index, blobs };
+    }
+    return { last: through, blobs };
+  }
+}

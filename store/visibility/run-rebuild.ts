@@ -1,0 +1,134 @@
+/**
+ * Makes rows of runs out of events that come in any order: out of sealed segments, which are sorted by
+ * partition, and out of the logs of several shards.
+ *
+ * What each event says is kept aside in a temporary table until all of them are there, by run
+ * and seq; so an event that comes twice counts once.
+ */
+import type { Database } from "bun:sqlite";
+import { fromHex, HopError, type KeyRange, type Partition, type RunId, runOf, toHex } from "#core/base";
+import { decodeEvent, decodeRecord, EventKind, fromBytes } from "#proto";
+import { eventKind, eventSeq } from "../event-head.ts";
+import type { LogRecord } from "../log/log-store.ts";
+import { type Columns, changedBy, changesRow, keyOf, startedRow } from "./run-row.ts";
+import type { StoredRun } from "./schema.ts";
+
+/** An event and the index of the record that holds it. */
+export interface PlacedEvent {
+  readonly partition: Partition;
+  readonly seq: number;
+  readonly index: number;
+  /** Canonical bytes. */
+  readonly event: Uint8Array;
+}
+
+interface Told {
+  readonly run: RunId;
+  readonly seq: number;
+  readonly isStart: number;
+  /** JSON. */
+  readonly says: string;
+}
+
+const batchRows = 512;
+
+export class RunRebuild {
+  private readonly database: Database;
+  private readonly range: KeyRange;
+  private readonly store: (told: readonly Told[]) => void;
+  private lastRun: RunId | undefined;
+  private isLastIn = false;
+
+  constructor(database: Database, range: KeyRange) {
+    this.database = database;
+    this.range = range;
+    database.run(
+      "CREATE TEMP TABLE IF NOT EXISTS told (run TEXT NOT NULL, seq INTEGER NOT NULL, is_start INTEGER NOT NULL, says TEXT NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID",
+    );
+    database.run("DELETE FROM told");
+    const put = database.query("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)");
+    this.store = database.transaction((told: readonly Told[]) => {
+      for (const { run, seq, isStart, says } of told) put.run(run, seq, isStart, says);
+    });
+  }
+
+  /** Takes what changes a row in the range, and steps over all else. */
+  add(events: Iterable<PlacedEvent>): void {
+    const told: Told[] = [];
+    for (const { partition, seq, index, event: bytes } of events) {
+      if (!partition.startsWith("run/") || !changesRow(eventKind(bytes))) continue;
+      const run = runOf(partition);
+      if (!this.isIn(run)) continue;
+      const event = fromBytes(decodeEvent, bytes);
+      const isStart = event.kind === EventKind.runStarted;
+      const columns: Columns = isStart ? startedRow(run, event, index) : { ...changedBy(event), last_index: index };
+      told.push({ run, seq, isStart: isStart ? 1 : 0, says: said(columns) });
+    }
+    if (told.length > 0) this.store(told);
+  }
+
+  /** Takes the events of a record of a log. */
+  addRecord({ index, kind, body }: LogRecord): void {
+    if (kind !== "data" || body.length === 0) return;
+    const { event } = fromBytes(decodeRecord, body);
+    this.add(
+      event
+        .filter((bytes) => changesRow(eventKind(bytes)))
+        .map((bytes) => ({ partition: fromBytes(decodeEvent, bytes).partition as Partition, seq: eventSeq(bytes), index, event: bytes })),
+    );
+  }
+
+  /** The rows, in batches. Throws `HopError` STORE_UNAVAILABLE where a run's first event never came. */
+  *rows(): Generator<StoredRun[]> {
+    let done: StoredRun[] = [];
+    let open: StoredRun | undefined;
+    for (const { run, seq, isStart, says } of this.told()) {
+      const columns = heard(says);
+      if (isStart === 1) {
+        if (open !== undefined) done.push(open);
+        open = columns as StoredRun;
+      } else if (open?.run === run) Object.assign(open, columns);
+      else throw new HopError("STORE_UNAVAILABLE", `Cannot list runs: event ${seq} of run ${run} is there, and its start is not`);
+      if (done.length < batchRows) continue;
+      yield done;
+      done = [];
+    }
+    if (open !== undefined) done.push(open);
+    if (done.length > 0) yield done;
+  }
+
+  close(): void {
+    this.database.run("DROP TABLE IF EXISTS told");
+  }
+
+  private *told(): Generator<Told> {
+    const query = this.database.query(
+      `SELECT run, seq, is_start AS isStart, says FROM told WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT ${batchRows}`,
+    );
+    for (let after: [string, number] = ["", 0]; ; ) {
+      const batch = query.all(...after) as Told[];
+      yield* batch;
+      const end = batch.at(-1);
+      if (end === undefined) return;
+      after = [end.run, end.seq];
+    }
+  }
+
+  /** Events of one run mostly follow each other. */
+  private isIn(run: RunId): boolean {
+    if (run !== this.lastRun) {
+      const key = keyOf(run);
+      this.isLastIn = key >= this.range.first && key <= this.range.last;
+      this.lastRun = run;
+    }
+    return this.isLastIn;
+  }
+}
+
+const said = ({ bundle, ...columns }: Columns): string =>
+  JSON.stringify(bundle === undefined ? columns : { ...columns, bundle: toHex(bundle) });
+
+function heard(text: string): Columns {
+  const { bundle, ...columns } = JSON.parse(text) as Columns & { readonly bundle?: unknown };
+  return typeof bundle === "string" ? { ...columns, bundle: fromHex(bundle) ?? new Uint8Array(0) } : columns;
+}

@@ -1,0 +1,86 @@
+/** What the events of a run say of its rows. */
+import { instanceOf, keyOfDigest, namespaceOf, type RunId, runPartition } from "#core/base";
+import {
+  decodeCancelRequested,
+  decodeRunBlocked,
+  decodeRunCancelled,
+  decodeRunFailed,
+  decodeRunResumed,
+  decodeRunStarted,
+  decodeRunTerminated,
+  type Event,
+  EventKind,
+  fromBytes,
+  RunStatus,
+} from "#proto";
+import type { StoredRun } from "./schema.ts";
+
+export type Columns = Partial<StoredRun>;
+
+const noteCharsMax = 300;
+
+/** Events of other kinds change no row. */
+export const changesRow = (kind: number) => kind >= EventKind.runStarted && kind <= EventKind.cancelRequested;
+
+/** The row that a start in the record at `index` begins. */
+export function startedRow(run: RunId, event: Event, index: number): StoredRun {
+  const { generation, type, bundle } = fromBytes(decodeRunStarted, event.payload);
+  return {
+    key: keyOf(run),
+    run,
+    generation,
+    namespace: namespaceOf(run),
+    instance: instanceOf(run),
+    type,
+    status: RunStatus.running,
+    started_ms: event.timeMs,
+    closed_ms: 0,
+    bundle,
+    note: "",
+    cancel_requested: 0,
+    last_index: index,
+  };
+}
+
+/** What an event other than a start changes. */
+export function changedBy(event: Event): Columns {
+  switch (event.kind) {
+    case EventKind.cancelRequested:
+      return { cancel_requested: 1, note: cut(fromBytes(decodeCancelRequested, event.payload).reason) };
+    case EventKind.runBlocked:
+      return { status: RunStatus.blocked, note: cut(fromBytes(decodeRunBlocked, event.payload).message) };
+    case EventKind.runResumed:
+      return { status: RunStatus.running, note: "", bundle: fromBytes(decodeRunResumed, event.payload).bundle };
+    default: {
+      const { status, note } = endOf(event);
+      return { status, note: cut(note), closed_ms: event.timeMs };
+    }
+  }
+}
+
+function endOf(event: Event): { status: number; note: string } {
+  switch (event.kind) {
+    case EventKind.runCompleted:
+      return { status: RunStatus.completed, note: "" };
+    case EventKind.runFailed:
+      return { status: RunStatus.failed, note: failureText(event.payload) };
+    case EventKind.runCancelled:
+      return { status: RunStatus.cancelled, note: fromBytes(decodeRunCancelled, event.payload).reason };
+    case EventKind.runTerminated:
+      return { status: RunStatus.terminated, note: fromBytes(decodeRunTerminated, event.payload).reason };
+    default:
+      return { status: RunStatus.timedOut, note: "" };
+  }
+}
+
+function failureText(payload: Uint8Array): string {
+  const { failure } = fromBytes(decodeRunFailed, payload);
+  return failure === undefined ? "" : `${failure.type}: ${failure.message}`;
+}
+
+/** A note is one line of a table; the whole text is in the history. */
+const cut = (text: string) => text.slice(0, noteCharsMax).toWellFormed();
+
+export function keyOf(run: RunId): number {
+  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(runPartition(run)).buffer));
+}

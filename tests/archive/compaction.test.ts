@@ -1,0 +1,200 @@
+/** Many small segments become few, over every kind of interruption, and whoever reads meanwhile reads on. */
+import { expect, test } from "bun:test";
+import { asIndex, asSeq, type Index, type Partition, wholeRange } from "#core/base";
+import type { ShardHeader, ShardSealed } from "#proto";
+import { type LogStore, MemoryLogStore, manifestKey, sealSegment, TieredSegmentStore } from "#store";
+import { Compactor } from "../../node/seal/compaction.ts";
+import { Garbage } from "../../node/seal/compaction-garbage.ts";
+import type { SealableShard } from "../../node/seal/sealer.ts";
+import { RecordWriter, fixtureShard as shard, writeLife } from "../../store/event-fixture.ts";
+import { bunHasher, digest } from "../hashers.ts";
+import { cluster, SealedShard } from "./sealed-shard.ts";
+
+const policy = { targetBytes: 1 << 20, rowsMax: 1e6, segmentsMin: 2 };
+const graceMs = 1000;
+
+/** A shard whose log is sealed in small segments, and forgotten. */
+class Town {
+  readonly log = new MemoryLogStore();
+  readonly writer = new RecordWriter(this.log);
+  readonly sealed = new SealedShard();
+  nowMs = 0;
+  readonly notes: string[] = [];
+  private header: Pick<ShardHeader, "sealedThrough" | "manifest" | "manifestSha256"> = {
+    sealedThrough: 0,
+    manifest: 0,
+    manifestSha256: new Uint8Array(0),
+  };
+
+  async write(seals: number): Promise<this> {
+    for (let i = 0; i < seals; i++) {
+      writeLife(this.writer, i, 20);
+      await this.writer.settle();
+      const { manifest, sha256 } = await this.sealed.seal(this.log, shard, this.writer.index, 1 << 20);
+      this.header = { sealedThrough: manifest.through, manifest: manifest.number, manifestSha256: sha256 };
+    }
+    return this;
+  }
+
+  forget(): void {
+    this.log.compact(shard, this.writer.index);
+    this.log.release(shard, this.writer.index);
+  }
+
+  readonly led: SealableShard = {
+    shard,
+    range: wholeRange,
+    epoch: 1,
+    clockMs: 0,
+    through: asIndex(1e6),
+    header: () => this.header as ShardHeader,
+    record: ({ through, manifest, sha256 }: ShardSealed) => {
+      this.header = { sealedThrough: through, manifest, manifestSha256: sha256 };
+      return undefined;
+    },
+  };
+
+  /** A node's compactor, with what it knows of object storage. */
+  node(sealed = this.sealed): { compactor: Compactor; garbage: Garbage } {
+    const timing = { monotonicMs: () => this.nowMs, wallMs: () => this.nowMs, after: () => () => {} };
+    const note = (_: unknown, what: string, fields?: Record<string, string | number>) =>
+      void this.notes.push(`${what} ${fields?.keys ?? fields?.reason ?? ""}`);
+    const shared = { cluster, restoreEpoch: 1, ...sealed.cold, hasher: bunHasher, timing, note };
+    const garbage = new Garbage({ ...shared, graceMs, everyMs: 1, manifestsKept: 3 });
+    const blobs = undefined as never;
+    const compactor = new Compactor({
+      ...shared,
+      node: 1,
+      policy,
+      lookMs: 1,
+      garbage,
+      blobs,
+      isReady: () => true,
+      shards: () => [this.led],
+      seal: sealSegment,
+    });
+    return { compactor, garbage };
+  }
+
+  /** Every history is what was written. */
+  async check(sealed = this.sealed, log: LogStore = this.log): Promise<void> {
+    const store = new TieredSegmentStore(log, sealed.cold.tier);
+    for (const [partition, events] of this.writer.written) {
+      const got = await Array.fromAsync(store.history(this.rangeOf(partition)));
+      expect([partition, Buffer.compare(Buffer.concat(got.flat()), Buffer.concat(events))]).toEqual([partition, 0]);
+    }
+  }
+
+  rangeOf(partition: string) {
+    const { size = 0, lastIndex = 0 } = this.writer.chains.get(partition) ?? {};
+    return { shard, partition: partition as Partition, firstSeq: asSeq(0), endSeq: asSeq(size), lastIndex: lastIndex as Index };
+  }
+
+  keys(): string[] {
+    return [...this.sealed.bucket.objects.keys()];
+  }
+}
+
+test("small segments become one, which has every history as it was", async () => {
+  const town = await new Town().write(9);
+  town.forget();
+  const { compactor } = town.node();
+  const done = await compactor.compact(town.led);
+  expect(done).toMatchObject({ segments: 9, manifest: 10 });
+  const newest = await town.sealed.cold.manifests.newest(shard);
+  expect(newest?.manifest.segments.map(({ summary }) => [summary.firstIndex, summary.lastIndex])).toEqual([
+    [asIndex(1), town.writer.index],
+  ]);
+  expect(town.led.header()).toMatchObject({ manifest: 10, sealedThrough: town.writer.index });
+  await town.check();
+  expect(await compactor.compact(town.led)).toBeUndefined();
+  // And it goes on; what is large already is not written again for the sake of a little.
+  await town.write(3);
+  expect(await compactor.compact(town.led)).toMatchObject({ segments: 3 });
+  await town.check();
+});
+
+test("a crash or an outage from any write on, or its answer lost, leaves the shard whole, and the next one ends what was begun", async () => {
+  for (let at = 0, isOver = false; !isOver; at++) {
+    for (const kind of ["refused", "lost-answer"] as const) {
+      const town = await new Town().write(4);
+      town.forget();
+      let asked = 0;
+      // Nothing answers any more from that write on.
+      town.sealed.faults = ({ verb }) => ((verb === "put" ? asked++ : asked - 1) >= at ? { kind } : undefined);
+      const first = await town
+        .node()
+        .compactor.compact(town.led)
+        .catch(() => undefined);
+      town.sealed.faults = () => undefined;
+      const again = new SealedShard(town.sealed.bucket);
+      await town.check(again);
+      const { manifest, sha256 } = (await again.cold.manifests.newest(shard)) ?? {};
+      // As the sealer does with a manifest that was put and not recorded.
+      if (manifest !== undefined && sha256 !== undefined && manifest.number > town.led.header().manifest)
+        town.led.record({ through: manifest.through, manifest: manifest.number, sha256, statesThrough: 0 });
+      await town.node(again).compactor.compact(town.led);
+      expect((await again.cold.manifests.newest(shard))?.manifest.segments).toHaveLength(1);
+      await town.check(again);
+      if (first !== undefined) isOver = true;
+    }
+  }
+}, 60_000);
+
+test("who seals meanwhile wins, and what was merged for nothing is garbage", async () => {
+  const town = await new Town().write(4);
+  let isSealed = false;
+  const { compactor } = town.node();
+  const put = town.sealed.cold.manifests.publish.bind(town.sealed.cold.manifests);
+  town.sealed.cold.manifests.publish = async (manifest) => {
+    town.sealed.cold.manifests.publish = put;
+    isSealed = true;
+    await town.write(1);
+    return put(manifest);
+  };
+  expect(await compactor.compact(town.led)).toBeUndefined();
+  expect(isSealed).toBe(true);
+  await town.check();
+  expect(await compactor.compact(town.led)).toMatchObject({ segments: 5, manifest: 6 });
+  await town.check();
+});
+
+test("what was merged is deleted after the grace, by name, and who reads by an old manifest reads on", async () => {
+  const town = await new Town().write(6);
+  town.forget();
+  // Another node, which has read the manifest of before.
+  const other = new SealedShard(town.sealed.bucket);
+  await town.check(other);
+  const [partition] = [...town.writer.written].sort((a, b) => b[1].length - a[1].length)[0] as [string, Uint8Array[]];
+  const slow = new TieredSegmentStore(town.log, other.cold.tier).history(town.rangeOf(partition))[Symbol.asyncIterator]();
+  const { compactor, garbage } = town.node();
+  const old = town.keys().filter((key) => /\/(segment|index)\//.test(key));
+  await compactor.compact(town.led);
+  const ahead = `${cluster}/segment/s0000000001-${"0".repeat(15)}1-${String(1e9).padStart(16, "0")}-0123456789abcdef.parquet`;
+  await town.sealed.cold.objects.put(ahead, new Uint8Array(5));
+  expect(await garbage.collect(town.led)).toEqual([]);
+  town.nowMs += graceMs - 1;
+  expect(await garbage.collect(town.led)).toEqual([]);
+  town.nowMs += 2;
+  const manifests = [1, 2, 3, 4].map((number) => manifestKey(cluster, shard, number));
+  expect((await garbage.collect(town.led)).sort()).toEqual([...old, ...manifests].sort());
+  for (const key of old) expect(town.notes.some((line) => line.startsWith("garbage deleted") && line.includes(key))).toBe(true);
+  expect(town.keys()).toContain(ahead);
+  await town.check();
+  await town.check(other);
+  const rest: Uint8Array[] = [];
+  for (let step = await slow.next(); step.done !== true; step = await slow.next()) rest.push(...step.value);
+  expect(digest(Buffer.concat(rest))).toEqual(digest(Buffer.concat(town.writer.written.get(partition) ?? [])));
+});
+
+test("the newest manifest is found from one that is deleted", async () => {
+  const town = await new Town().write(2);
+  const known = await town.sealed.cold.manifests.newest(shard);
+  await town.write(8);
+  const { garbage } = town.node();
+  await garbage.collect(town.led);
+  town.nowMs += graceMs;
+  expect(await garbage.collect(town.led)).toHaveLength(7);
+  expect((await town.sealed.cold.manifests.newest(shard, known))?.manifest.number).toBe(10);
+  expect((await new SealedShard(town.sealed.bucket).cold.manifests.newest(shard))?.manifest.number).toBe(10);
+});
