@@ -12,11 +12,13 @@ import { dispatchCodec, localPair, workerCodec } from "#proto/connection";
 import type { BlobSource, Connect, Worker, WorkerOptions } from "#worker";
 import { extractAssets } from "./assets/assets.ts";
 import { checkAddress, parseCount } from "./context.ts";
+import { parseDuration } from "./duration.ts";
 import { CommandError, exit, exitCodeOf, reasonOf, UsageError } from "./failure.ts";
 import { faultText } from "./input.ts";
 import type { Level, Log } from "./log.ts";
 import { ActivityFiles } from "./project/activities.ts";
 import { activityFilesBeside, existingFiles } from "./project/sources.ts";
+import { parseSize } from "./size.ts";
 import { version } from "./version.ts";
 
 /** Options of every command that runs a worker. */
@@ -53,6 +55,12 @@ export interface NodeFlags {
   readonly peerCa?: string;
   readonly peerCert?: string;
   readonly peerKey?: string;
+  readonly objectStore?: string;
+  readonly sealSize?: string;
+  readonly sealAge?: string;
+  readonly keepSize?: string;
+  readonly tailSize?: string;
+  readonly blobGrace?: string;
 }
 
 export interface NodePlan {
@@ -99,6 +107,8 @@ export async function composeNode({ flags, dataDefault, log }: NodePlan): Promis
     httpHost: http.host,
     httpPort: http.port,
     ...cluster,
+    ...coldConfig(flags),
+    ...(flags.blobGrace === undefined ? {} : { blobGraceMs: parseDuration(flags.blobGrace, "--blob-grace") }),
     logger: { debug: logAt("debug"), info: logAt("info"), warn: logAt("warn"), error: logAt("error") },
     onFailed: failed.resolve,
   });
@@ -140,6 +150,24 @@ function clusterConfig(flags: NodeFlags): Partial<NodeConfig> {
   };
 }
 
+/** What the flags say of object storage. */
+function coldConfig({ objectStore, sealSize, sealAge, keepSize, tailSize }: NodeFlags): Partial<NodeConfig> {
+  const url = objectStore ?? process.env["HOP_OBJECT_STORE"];
+  const sizes = { "seal-size": sealSize, "seal-age": sealAge, "keep-size": keepSize, "tail-size": tailSize };
+  for (const [name, value] of Object.entries(sizes))
+    if (value !== undefined && url === undefined) throw new UsageError(`Cannot use --${name} without --object-store: nothing is sealed`);
+  if (url === undefined) return {};
+  return {
+    objectStore: url,
+    sealing: {
+      ...(sealSize === undefined ? {} : { bytesMax: parseSize(sealSize, "--seal-size") }),
+      ...(sealAge === undefined ? {} : { ageMsMax: parseDuration(sealAge, "--seal-age") }),
+      ...(keepSize === undefined ? {} : { keptBytes: parseSize(keepSize, "--keep-size") }),
+      ...(tailSize === undefined ? {} : { hotTailBytesMax: parseSize(tailSize, "--tail-size") }),
+    },
+  };
+}
+
 function seedList(text: string): string[] {
   const seeds = text.split(",").map((each) => each.trim());
   if (seeds.includes("")) throw new UsageError(`Cannot use --seed ${JSON.stringify(text)}: want host:port, several with commas`);
@@ -171,6 +199,7 @@ function roadWithin(node: Node): Road {
 export async function untilStopped(node: RunningNode, signal: AbortSignal): Promise<void> {
   const cause = await Promise.race([node.failed, untilAborted(signal)]);
   if (cause === undefined) return;
+  if (reasonOf(cause) === "NOT_A_MEMBER") throw new CommandError(exit.failed, `The server stops: ${faultText(cause)}`, { cause });
   throw new CommandError(exit.failed, `The server stops: its log takes no more writes: ${faultText(cause)}`, {
     cause,
     next: "see that its disk is sound, then start it again: what was acknowledged is kept",
@@ -188,7 +217,7 @@ export function loadActivityFiles(flags: WorkerFlags, workflowFiles: readonly st
 export async function composeWorker(plan: WorkerPlan): Promise<Worker> {
   const { flags, namespace, road, activities, log, codeLog = log } = plan;
   const slots = parseCount(flags.slots, "slots", { min: 1, max: slotsMax });
-  const [{ startWorker, V8Host }, assets] = await Promise.all([import("#worker"), extractAssets()]);
+  const [{ startWorker, V8Host }, assets] = await Promise.all([import("#worker"), extractAssets(["node", "v8"])]);
   const { lane } = flags;
   return startWorker({
     ...road,

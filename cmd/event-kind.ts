@@ -3,12 +3,14 @@ import { type Decode, fromBytes } from "#proto";
 
 export interface Kind {
   readonly name: string;
+  readonly decode: Decode<object>;
   readonly describe: (payload: Uint8Array) => { readonly message: object; readonly summary: string };
 }
 
 export function kind<T extends object>(name: string, decode: Decode<T>, summary: (message: T) => string): Kind {
   return {
     name,
+    decode,
     describe: (payload) => {
       const message = fromBytes(decode, payload);
       return { message, summary: summary(message) };

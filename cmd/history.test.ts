@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
+import { blobsOf } from "#core/run";
 import { type Event, EventKind, encodeActivityFailed, encodeSignalReceived, type Identity, toBytes } from "#proto";
-import { blobsOf, describe, payloadText, timeText, whoText } from "./history.ts";
+import { describe, payloadText, timeText, whoText } from "./history.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const event = (kind: number, payload: Uint8Array): Event => ({

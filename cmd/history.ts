@@ -37,6 +37,7 @@ import {
   type Event,
   EventKind,
   type Failure,
+  fromBytes,
   type Identity,
   type Payload,
 } from "#proto";
@@ -122,6 +123,12 @@ export function describe(event: Event): Described {
   return { name: known.name, ...known.describe(event.payload) };
 }
 
+/** What an event of this kind says, decoded; undefined when the kind is not known. Throws `CodecError` when it is damaged. */
+export function messageOf(kind: number, payload: Uint8Array): object | undefined {
+  const known = kinds[kind];
+  return known === undefined ? undefined : fromBytes(known.decode, payload);
+}
+
 /** Who caused an event: `ada`, `ada (unverified)`, `core after 4`. */
 export function whoText(identity: Identity | undefined): string {
   if (identity === undefined) return "unknown";
@@ -171,19 +178,3 @@ const optionsText = (options: ActivityOptions | undefined) => {
   const attempts = options?.retry?.attemptsMax ?? 0;
   return attempts > 0 && `at most ${attempts} attempts`;
 };
-/** Every blob that an event's message names: large payloads and code. */
-export function blobsOf(message: object | undefined): { readonly sha256: Uint8Array; readonly size: number | undefined }[] {
-  const found: { sha256: Uint8Array; size: number | undefined }[] = [];
-  const visit = (value: unknown, name: string): void => {
-    if (value instanceof Uint8Array) {
-      if (name === "bundle" && value.length === 32) found.push({ sha256: value, size: undefined });
-    } else if (Array.isArray(value)) {
-      for (const item of value) visit(item, name);
-    } else if (typeof value === "object" && value !== null) {
-      if (name === "ref") found.push(value as { sha256: Uint8Array; size: number });
-      else for (const [field, inner] of Object.entries(value)) visit(inner, field);
-    }
-  };
-  visit(message, "");
-  return found;
-}

@@ -41,7 +41,7 @@ export const placementKinds: Readonly<Record<number, Kind>> = {
   [EventKind.clusterCreated]: kind("ClusterCreated", decodeClusterCreated, (m) =>
     words(m.clusterId, `${m.replicationWanted} replicas wanted`),
   ),
-  [EventKind.replicationWanted]: kind("ReplicationWanted", decodeReplicationWanted, (m) => `${m.count} replicas`),
+  [EventKind.replicationWanted]: kind("ReplicationWanted", decodeReplicationWanted, (m) => words(`${m.count} replicas`, m.reason)),
   [EventKind.nodeJoined]: kind("NodeJoined", decodeNodeJoined, (m) => infoText(m.info)),
   [EventKind.nodeUpdated]: kind("NodeUpdated", decodeNodeUpdated, (m) => infoText(m.info)),
   [EventKind.nodeLeaving]: kind("NodeLeaving", decodeNodeLeaving, (m) =>

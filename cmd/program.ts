@@ -11,7 +11,8 @@ import { formats } from "./output.ts";
 import { statusWords } from "./status.ts";
 import { version } from "./version.ts";
 
-type ContextOf = (options: GlobalOptions) => Context;
+/** `command`: its names below `hop`. */
+type ContextOf = (options: GlobalOptions, command: string) => Context;
 type Finish = (code: ExitCode) => void;
 
 /** How a command line reaches the code of a command. */
@@ -28,11 +29,18 @@ class Grammar {
   handle<Options, Operands extends unknown[]>(command: Command, load: () => Promise<Handler<Options, Operands>>): Command {
     return command.action(async (...args: unknown[]) => {
       const options = mergedOptions(command);
-      const context = this.#contextOf(options as GlobalOptions);
+      const context = this.#contextOf(options as GlobalOptions, namesOf(command));
       const handler = await load();
       this.#finish(await handler(context, options as Options, ...(args.slice(0, -2) as Operands)));
     });
   }
+}
+
+/** `workflow query`. */
+function namesOf(command: Command): string {
+  const names: string[] = [];
+  for (let at: Command = command; at.parent !== null; at = at.parent) names.unshift(at.name());
+  return names.join(" ");
 }
 
 /** A command's own options win over those before it. */
@@ -85,7 +93,9 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
   runCommands(root, grammar);
   workflowCommands(root, grammar);
   auditCommands(root, grammar);
+  sqlCommand(root, grammar);
   clusterCommands(root, grammar);
+  backupCommands(root, grammar);
   shardCommands(root, grammar);
   entryCommands(root, grammar);
   otherCommands(root, grammar);
@@ -155,6 +165,20 @@ function peerOptions(command: Command): Command {
     .option("--peer-key <file>", "its key (PEM)");
 }
 
+function coldOptions(command: Command): Command {
+  return command
+    .optionsGroup("Object storage:")
+    .option(
+      "--object-store <url>",
+      "where history is kept for good: file:///folder or s3://bucket/prefix?endpoint=… (also: HOP_OBJECT_STORE; without it the log is kept whole)",
+    )
+    .option("--seal-size <size>", "seal a shard's log when so much is not sealed (64MiB when unset)")
+    .option("--seal-age <duration>", "or when an event has waited so long (5m when unset)")
+    .option("--keep-size <size>", "keep so much of a shard's sealed log on the node, for reads (256MiB when unset)")
+    .option("--tail-size <size>", "refuse new work when so much of a shard waits for object storage (1GiB when unset)")
+    .option("--blob-grace <duration>", "keep stored payloads that no history names for so long (24h when unset)");
+}
+
 function startCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Develop:");
   grammar.handle(
@@ -185,7 +209,7 @@ function serverCommands(root: Command, grammar: Grammar): void {
       "print `ready grpc=ADDRESS http=ADDRESS` on standard output when it serves, `joining …` while it looks for its cluster",
     );
   grammar.handle(
-    outputOptions(logOptions(peerOptions(nodeOptions(workerOptions(start))), "info")),
+    outputOptions(logOptions(coldOptions(peerOptions(nodeOptions(workerOptions(start)))), "info")),
     async () => (await import("./command/server.ts")).serverStart,
   );
   const worker = sub(root, "worker", "run workflow code and activities for a server")
@@ -276,7 +300,9 @@ function auditCommands(root: Command, grammar: Grammar): void {
     .option("--seq <number>", "with --proof: the event's number (the last one when unset)")
     .option("--save-root <file>", "keep the history's root in a file, to check against later")
     .option("--root <file>", "check that the history still begins as it did under a kept root")
-    .option("--data <folder>", "check the files of a server that is not running, in place of asking one");
+    .option("--data <folder>", "check the files of a server that is not running, in place of asking one")
+    .option("--object-store <url>", "check what is sealed in object storage, in place of asking a server")
+    .option("--cluster <id>", clusterOfObjects);
   grammar.handle(clientOptions(audit), async () => (await import("./command/audit.ts")).audit);
   grammar.handle(
     outputOptions(
@@ -286,10 +312,41 @@ function auditCommands(root: Command, grammar: Grammar): void {
   );
 }
 
+const whereObjects = "where they are, as `hop server start` has it (also: HOP_OBJECT_STORE)";
+const clusterOfObjects = "with --object-store: cluster whose objects these are (hop_…; the only one there when unset)";
+
+function sqlCommand(root: Command, grammar: Grammar): void {
+  const command = sub(root, "sql <query>", "ask what is sealed in object storage, with SQL (- reads the query from standard input)")
+    .option("--cold", "query sealed segments in object storage; needs no server")
+    .option("--object-store <url>", whereObjects)
+    .option("--cluster <id>", clusterOfObjects)
+    .optionsGroup("Events:")
+    .option("--since <time>", "only events from then on: a time such as 2026-02-03T04:05:06Z, or how long ago, such as 2h")
+    .option("--until <time>", "only events before then")
+    .option("-n, --namespace <name>", "only runs of this namespace")
+    .option("--run <run>", "only this run")
+    .optionsGroup("Limits:")
+    .option("--limit <count>", "at most this many rows (1000 when unset)")
+    .option("--all", "as many rows as there are")
+    .option("--memory <size>", "memory that the query may take (1GiB when unset)")
+    .option("--timeout <duration>", "longest time that it may take, fetching included")
+    .option("--cache-size <size>", "room for fetched segments in the cache folder (16GiB when unset)");
+  grammar.handle(outputOptions(command).option("--csv", "as CSV"), async () => (await import("./command/sql.ts")).sql);
+}
+
 const timeoutOfChange = "how long to follow it; what was begun goes on";
 
 /** Options of a command that follows a change of the cluster. */
 const changeOptions = (command: Command) => outputOptions(serverOptions(command).option("--timeout <duration>", timeoutOfChange));
+
+function backupCommands(root: Command, grammar: Grammar): void {
+  const backup = sub(root, "backup", "check what object storage has of a cluster");
+  const cold = (command: Command) => command.option("--object-store <url>", whereObjects).option("--cluster <id>", clusterOfObjects);
+  const verify = cold(sub(backup, "verify", "read all of it and name what is damaged or missing; needs no server, changes nothing"));
+  grammar.handle(outputOptions(verify), async () => (await import("./command/backup-verify.ts")).backupVerify);
+  const storage = cold(sub(root, "storage", "what object storage has of a cluster, by namespace; with --server also what waits for it"));
+  grammar.handle(outputOptions(serverOptions(storage)), async () => (await import("./command/storage.ts")).storage);
+}
 
 function clusterCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Operate:");
@@ -299,6 +356,14 @@ function clusterCommands(root: Command, grammar: Grammar): void {
   grammar.handle(
     clientOptions(leaf("init", "make a new cluster of one node that was started with --seed; the others join it by themselves")),
     async () => (await load()).clusterInit,
+  );
+  grammar.handle(
+    changeOptions(
+      leaf("restore", "rebuild a cluster from object storage on one node that was started with --seed and --object-store")
+        .option("--object-store <url>", "what the node was started with, to be sure")
+        .option("--cluster <id>", "cluster whose objects these are (hop_…; the only one there when unset)"),
+    ),
+    async () => (await import("./command/cluster-restore.ts")).clusterRestore,
   );
   grammar.handle(
     changeOptions(leaf("join <seed...>", "give a node that looks for its cluster more addresses of peers (host:port)")),
@@ -316,6 +381,16 @@ function clusterCommands(root: Command, grammar: Grammar): void {
       ),
     ),
     async () => (await load()).clusterStatus,
+  );
+  const set = leaf("set", "change a setting of the cluster");
+  grammar.handle(
+    clientOptions(
+      sub(set, "replication <count>", "how many replicas each shard is to have: 1, 3, 5 or 7").option(
+        "--reason <text>",
+        "why, shown by `hop cluster status`",
+      ),
+    ),
+    async () => (await load()).clusterSetReplication,
   );
   grammar.handle(
     clientOptions(
@@ -342,6 +417,10 @@ function shardCommands(root: Command, grammar: Grammar): void {
       ),
     ),
     async () => (await load()).shardSplit,
+  );
+  grammar.handle(
+    changeOptions(leaf("compact <shard>", "merge a shard's small sealed segments in object storage into larger ones")),
+    async () => (await load()).shardCompact,
   );
   grammar.handle(changeOptions(leaf("merge <shard>", "merge a shard with the one to its right")), async () => (await load()).shardMerge);
   grammar.handle(

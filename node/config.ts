@@ -2,6 +2,7 @@
 import { networkInterfaces } from "node:os";
 import { HopError } from "#core/base";
 import { type Logger, noLogger } from "./observe/logger.ts";
+import type { SealPolicy } from "./seal/seal-policy.ts";
 import { type IdentitySource, localIdentity } from "./service/identity.ts";
 
 /** Proves nodes to each other; PEM texts. Every node of a cluster has it, or none. */
@@ -36,6 +37,12 @@ export interface NodeConfig {
   readonly bootstrap?: boolean;
   /** Left out: links between nodes are not encrypted. */
   readonly peerTls?: PeerTls | undefined;
+  /** Where sealed segments go: file:///folder or s3://bucket/prefix?…; left out: nowhere, and the log is kept whole. */
+  readonly objectStore?: string | undefined;
+  /** When the log is sealed, and how much of it is kept. */
+  readonly sealing?: Partial<SealPolicy>;
+  /** A blob that no event names is kept so long after it was stored or asked for; left out: a day. */
+  readonly blobGraceMs?: number;
   readonly logger?: Logger;
   /** How callers are identified; left out: a development cluster believes what they say. */
   readonly identify?: IdentitySource;
@@ -72,6 +79,9 @@ export function completeConfig(config: NodeConfig): CompleteConfig {
     zone: "",
     bootstrap: false,
     peerTls: undefined,
+    objectStore: undefined,
+    sealing: {},
+    blobGraceMs: 24 * 3600 * 1000,
     logger: noLogger,
     identify: localIdentity,
     onFailed: () => {},

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asNodeId, HopError } from "#core/base";
-import { identityFile, newClusterId, readIdentity, requireCluster, writeIdentity } from "./identity.ts";
+import { identityFile, newClusterId, objectsOf, readIdentity, requireCluster, writeIdentity } from "./identity.ts";
 import { compatible, minorsAhead } from "./version.ts";
 
 const root = fs.mkdtempSync(join(tmpdir(), "hop-identity-"));
@@ -123,13 +123,25 @@ describe("the identity of a data folder", () => {
     }
   });
 
+  test("of a cluster that was rebuilt names its objects, in a format that older versions refuse", () => {
+    const dir = folder();
+    const restored = { ...member, objects: b, restoreEpoch: 2 };
+    writeIdentity(dir, restored, "0.2.0", { isNew: true });
+    expect(file(dir)).toBe(`{"format":2,"objects":"${b}","restoreEpoch":2,"clusterId":"${a}","nodeId":3,"version":"0.2.0"}\n`);
+    expect(readIdentity(dir, "0.2.0")).toEqual({ ...restored, version: "0.2.0" });
+    // Whoever knows the member alone changes nothing of that.
+    writeIdentity(dir, member, "0.2.1");
+    expect(readIdentity(dir, "0.2.1")).toEqual({ ...restored, version: "0.2.1" });
+    expect([objectsOf(restored), objectsOf(member)]).toEqual([b, a]);
+  });
+
   test("in a newer format is refused by name, untouched", () => {
     const dir = folder();
-    put(dir, identityFile, '{"format":2,"version":"0.2.0","who":"knows"}');
+    put(dir, identityFile, '{"format":3,"version":"0.2.0","who":"knows"}');
     const before = contents(dir);
     const error = refusal(() => writeIdentity(dir, member, "0.1.0"));
     expect(error.reason).toBe("BAD_REQUEST");
-    expect(error.message).toContain("it was written by Hopskip 0.2.0 in format 2, and Hopskip 0.1.0 reads up to 1");
+    expect(error.message).toContain("it was written by Hopskip 0.2.0 in format 3, and Hopskip 0.1.0 reads up to 2");
     expect(contents(dir)).toEqual(before);
   });
 
@@ -138,6 +150,8 @@ describe("the identity of a data folder", () => {
     ["[]", "it names no format"],
     ["null", "it names no format"],
     ['{"format":1}', "its clusterId"],
+    [`{"format":2,"clusterId":"${a}","nodeId":1,"version":"0.1.0"}`, "its objects"],
+    [`{"format":2,"clusterId":"${a}","objects":"${b}","restoreEpoch":1,"nodeId":1,"version":"0.1.0"}`, "its restoreEpoch"],
     [`{"format":1,"clusterId":"${a}","nodeId":0,"version":"0.1.0"}`, "its nodeId"],
     [`{"format":1,"clusterId":"${a}","nodeId":1.5,"version":"0.1.0"}`, "its nodeId"],
     [`{"format":1,"clusterId":"${a}","nodeId":4294967296,"version":"0.1.0"}`, "its nodeId"],

@@ -14,6 +14,10 @@ import { isVersion, minorsAhead } from "./version.ts";
 export interface NodeIdentity {
   readonly clusterId: string;
   readonly nodeId: NodeId;
+  /** Begins the keys of the cluster's objects, where its id does not: it was rebuilt from them. */
+  readonly objects?: string;
+  /** Times that it was rebuilt from object storage, and 1; left out: 1. */
+  readonly restoreEpoch?: number;
 }
 
 /** With the version that wrote the folder last. */
@@ -24,8 +28,16 @@ export interface FolderIdentity extends NodeIdentity {
 export const identityFile = "node.json";
 const singleNodeFile = "cluster-id";
 const format = 1;
+/** Of a folder whose cluster was rebuilt: older versions would look for its objects in the wrong place. */
+const restoredFormat = 2;
 const clusterForm = /^hop_[0-9a-f]{16}$/;
 const nodeIdMax = 2 ** 32 - 1;
+
+/** Of the first node of a new cluster. */
+export const newIdentity = (): NodeIdentity => ({ clusterId: newClusterId(), nodeId: asNodeId(1) });
+
+/** What begins the keys of the objects of the node's cluster. */
+export const objectsOf = ({ clusterId, objects }: Pick<NodeIdentity, "clusterId" | "objects">) => objects ?? clusterId;
 
 export const isClusterId = (text: string) => clusterForm.test(text);
 
@@ -53,19 +65,21 @@ export function readIdentity(dataDir: string, version: string): FolderIdentity |
 
 /**
  * Makes `identity` the folder's, written by `version`, durably. Does nothing where it is that already.
+ * `isNew`: the folder was built for it, and is nobody's yet, whatever is in it.
  *
  * Throws `HopError` BAD_REQUEST for a folder that is somebody else, STORE_UNAVAILABLE where it can't be written.
  */
-export function writeIdentity(dataDir: string, identity: NodeIdentity, version: string): void {
-  const found = readIdentity(dataDir, version);
+export function writeIdentity(dataDir: string, identity: NodeIdentity, version: string, options: { readonly isNew?: boolean } = {}): void {
+  const found = options.isNew === true ? undefined : readIdentity(dataDir, version);
   if (found !== undefined) {
     requireCluster(dataDir, found, identity.clusterId);
     if (found.nodeId !== identity.nodeId)
       throw new HopError("BAD_REQUEST", `Cannot use ${dataDir}: it is node ${found.nodeId} of its cluster, want node ${identity.nodeId}`);
     if (found.version === version) return;
   }
-  const { clusterId, nodeId } = identity;
-  writeDurably(dataDir, `${JSON.stringify({ format, clusterId, nodeId, version })}\n`);
+  const { clusterId, nodeId, objects, restoreEpoch } = { ...found, ...identity };
+  const restored = restoreEpoch === undefined ? { format } : { format: restoredFormat, objects, restoreEpoch };
+  writeDurably(dataDir, `${JSON.stringify({ ...restored, clusterId, nodeId, version })}\n`);
 }
 
 /** Throws `HopError` BAD_REQUEST for a folder of another cluster. */
@@ -78,18 +92,18 @@ export function requireCluster(dataDir: string, identity: NodeIdentity, clusterI
 }
 
 function parse(path: string, text: string, version: string): FolderIdentity {
-  let value: { format?: unknown; clusterId?: unknown; nodeId?: unknown; version?: unknown } | null;
+  let value: { readonly [name in "format" | "clusterId" | "nodeId" | "version" | "objects" | "restoreEpoch"]?: unknown } | null;
   try {
     value = JSON.parse(text) as typeof value;
   } catch (error) {
     throw damaged(path, `it is no JSON: ${(error as Error).message}`);
   }
   if (typeof value !== "object" || value === null || !Number.isInteger(value.format)) throw damaged(path, "it names no format");
-  if ((value.format as number) > format) {
+  if ((value.format as number) > restoredFormat) {
     const by = typeof value.version === "string" ? ` by Hopskip ${value.version}` : "";
     throw new HopError(
       "BAD_REQUEST",
-      `Cannot use ${path}: it was written${by} in format ${String(value.format)}, and Hopskip ${version} reads up to ${format}; start it with the newer version`,
+      `Cannot use ${path}: it was written${by} in format ${String(value.format)}, and Hopskip ${version} reads up to ${restoredFormat}; start it with the newer version`,
     );
   }
   const { clusterId, nodeId, version: wroteLast } = value;
@@ -97,7 +111,12 @@ function parse(path: string, text: string, version: string): FolderIdentity {
   if (!Number.isInteger(nodeId) || (nodeId as number) < 1 || (nodeId as number) > nodeIdMax)
     throw damaged(path, `its nodeId is not a number from 1 to ${nodeIdMax}`);
   if (typeof wroteLast !== "string") throw damaged(path, "it names no version");
-  return { clusterId, nodeId: asNodeId(nodeId as number), version: wroteLast };
+  const identity = { clusterId, nodeId: asNodeId(nodeId as number), version: wroteLast };
+  if (value.format === format) return identity;
+  const { objects, restoreEpoch } = value;
+  if (typeof objects !== "string" || !isClusterId(objects)) throw damaged(path, "its objects are not hop_ and 16 hex digits");
+  if (!Number.isSafeInteger(restoreEpoch) || (restoreEpoch as number) < 2) throw damaged(path, "its restoreEpoch is not a number from 2");
+  return { ...identity, objects, restoreEpoch: restoreEpoch as number };
 }
 
 /** One minor back is a rollback and works; more may meet data that is not understood. */

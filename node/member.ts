@@ -3,17 +3,17 @@
  * services stand on.
  */
 import type { Server } from "@grpc/grpc-js";
-import { asNodeId, firstDataShard, type Hasher, type NodeId, placementShard, type ShardId } from "#core/base";
+import { asIndex, asNodeId, firstDataShard, type NodeId, placementShard, type ShardId } from "#core/base";
 import type { ClusterView } from "#core/placement";
 import { messageOf } from "#core/raft";
 import { decodeTransferRequest, fromBytes, type Identity, type NodeInfo, type ServerItemInit, type WorkerItem } from "#proto";
 import type { Connection, Open } from "#proto/connection";
-import { BlobKeeper } from "./cluster/blob-keeper.ts";
-import { blobNodes } from "./cluster/blob-nodes.ts";
-import { ClusterBlobs } from "./cluster/cluster-blobs.ts";
+import { SealThread } from "#store";
+import { BlobKeeping } from "./cluster/blob-keeping.ts";
 import { ConsistencyCheck } from "./cluster/consistency-check.ts";
 import type { MemberParts } from "./cluster/control.ts";
 import { ClusterDeployments } from "./cluster/deployments.ts";
+import { serveDiskUse } from "./cluster/disk-use.ts";
 import { serveFigures } from "./cluster/figures.ts";
 import { serveJoining } from "./cluster/joining.ts";
 import { MemberAddresses } from "./cluster/node-list.ts";
@@ -25,13 +25,23 @@ import { mapOf } from "./cluster/shard-map.ts";
 import { ShardService } from "./cluster/shard-service.ts";
 import { Verifier } from "./cluster/verify.ts";
 import type { CompleteConfig } from "./config.ts";
+import { hasher } from "./hasher.ts";
 import { Hosting } from "./hosting.ts";
-import type { NodeIdentity } from "./identity.ts";
+import { type NodeIdentity, objectsOf } from "./identity.ts";
 import { errorFields } from "./observe/logger.ts";
 import type { Metrics } from "./observe/metrics.ts";
+import { KnownSenders } from "./peer/known-senders.ts";
 import type { PeerNet } from "./peer/peer-net.ts";
 import { bootstrapGroup } from "./replica/placement-replica.ts";
-import { serveSnapshots } from "./replica/snapshot-road.ts";
+import { serveSnapshots, snapshotPatience } from "./replica/snapshot-road.ts";
+import { ClaimWatch } from "./restore/claim-watch.ts";
+import { firstRestoreEpoch } from "./restore/claims.ts";
+import { nothingSealed, serveCompaction } from "./seal/compaction-road.ts";
+import type { NodeColdStore } from "./seal/object-storage.ts";
+import { PlacementUpload } from "./seal/placement-upload.ts";
+import { sealPolicyOf } from "./seal/seal-policy.ts";
+import { type SealingParts, sealerOf } from "./seal/sealing.ts";
+import { type Upkeep, upkeepOf } from "./seal/upkeep.ts";
 import { Calls } from "./service/calls.ts";
 import { ClientService } from "./service/client-service.ts";
 import { addDispatch } from "./service/dispatch-service.ts";
@@ -43,14 +53,7 @@ import { TaskRoad } from "./stream/task-road.ts";
 import { WorkerStream, type WorkerStreamParts } from "./stream/worker-stream.ts";
 import { realTiming } from "./timing.ts";
 
-const _hasher: Hasher = {
-  sha256(data, out) {
-    Bun.SHA256.hash(data, out);
-  },
-};
 const itself: Identity = { issuer: "core", subject: "node", verified: true, causeSeq: 0 };
-/** Without a word from a node for this long its sleeping groups wake. */
-const _silentMs = 1500;
 const announceRetryMs = 1000;
 const foundPollMs = 2;
 
@@ -59,6 +62,8 @@ export interface MemberOptions {
   readonly identity: NodeIdentity;
   readonly storage: Storage;
   readonly net: PeerNet;
+  /** Object storage, where the node was told of one. */
+  readonly cold: NodeColdStore | undefined;
   readonly metrics: Metrics;
   readonly edge: Edge;
   /** What others are told of this node. */
@@ -79,11 +84,15 @@ export class Member {
   private readonly addresses: MemberAddresses;
   private readonly verifier: Verifier;
   private readonly check: ConsistencyCheck;
-  private readonly blobs: ClusterBlobs;
-  private readonly keeper: BlobKeeper;
+  private readonly keeping: BlobKeeping;
   private readonly client: ClientService;
   private readonly workerParts: WorkerStreamParts;
+  private closeSnapshots = (): void => {};
   private isClosed = false;
+  private stopSealing = () => {};
+  /** Undefined where there is no object storage. */
+  private upkeep: Upkeep | undefined;
+  private whyUnsealed = () => "";
 
   /** Writes the beginning of a cluster that has this node alone, where the log is empty. */
   static found(storage: Storage, self: NodeId): void {
@@ -113,19 +122,25 @@ export class Member {
         config.logger.error("replicas of a shard differ", { shard, verdict });
       },
     });
-    this.blobs = new ClusterBlobs({
-      local: storage.blobs,
+    this.keeping = new BlobKeeping({
+      store: storage.blobs,
+      dataDir: config.dataDir,
+      log: storage.log,
       net,
-      nodes: blobNodes(placement),
+      placement,
+      objects: options.cold?.objects,
+      cluster: objectsOf(identity),
+      graceMs: config.blobGraceMs,
+      metrics,
+      note,
     });
-    const stored = () => storage.blobs.hashes();
-    this.keeper = new BlobKeeper({ blobs: this.blobs, nodes: blobNodes(placement), timing, stored, note });
-    const payloads = new PayloadEdge(this.blobs);
+    const { blobs } = this.keeping;
+    const payloads = new PayloadEdge(blobs);
     const deployments = new ClusterDeployments(placement);
     const calls = new Calls({ router: this.hosting.router, edge: payloads, deployments });
     const runs = new RunLists({ self, net, router: this.hosting.router, shards: this.hosting.hosted, pump: this.hosting.pump, timing });
     this.client = new ClientService(
-      { calls, router: this.hosting.router, blobs: this.blobs, runs, registry: deployments, nodes: this.addresses },
+      { calls, router: this.hosting.router, blobs, runs, registry: deployments, nodes: this.addresses },
       edge,
     );
     this.workerParts = this.partsOfWorkers(payloads);
@@ -175,7 +190,7 @@ export class Member {
 
   /** What the admin service needs. */
   get parts(): MemberParts {
-    return { placement: this.placement, addresses: this.addresses, verifier: this.verifier };
+    return { placement: this.placement, addresses: this.addresses, verifier: this.verifier, unsealed: () => this.whyUnsealed() };
   }
 
   /** This node's place in the cluster's view; undefined before it is known. */
@@ -194,6 +209,8 @@ export class Member {
     this.placement.start();
     this.planner.start();
     this.check.start();
+    this.keeping.start();
+    this.seal();
     void this.announce();
   }
 
@@ -217,7 +234,7 @@ export class Member {
   }
 
   blob(sha256: Uint8Array): Promise<Uint8Array> {
-    return this.blobs.get(sha256);
+    return this.keeping.blobs.get(sha256);
   }
 
   hasRoom(): boolean {
@@ -227,6 +244,7 @@ export class Member {
   /** Answers what is open with a refusal that clients retry. */
   stopServing(): void {
     this.isClosed = true;
+    this.stopSealing();
     this.planner.close();
     this.check.close();
     this.hosting.router.close();
@@ -238,6 +256,13 @@ export class Member {
   async settle(limits: { readonly handOverMs: number; readonly settleMs: number }): Promise<void> {
     await this.hosting.hosted.handOver(limits.handOverMs);
     await this.hosting.hosted.settle(limits.settleMs);
+  }
+
+  /** The cluster goes on without this node, and answers it no more. */
+  leave(): void {
+    this.stopServing();
+    this.placement.close();
+    this.hosting.replicas.stop();
   }
 
   /** The log can take no more: nothing that is not acknowledged yet ever will be. */
@@ -255,27 +280,99 @@ export class Member {
   async close(): Promise<void> {
     this.placement.close();
     this.addresses.close();
-    this.keeper.close();
+    this.keeping.close();
+    this.closeSnapshots();
     this.hosting.replicas.stop();
     await this.hosting.pump.close();
+  }
+
+  private seal(): void {
+    const { cold, config, identity, storage } = this.options;
+    const { stores, note, replicas, tails, placement } = this.hosting;
+    const { projector } = storage;
+    const { uploads } = this.keeping;
+    if (cold === undefined || tails === undefined || uploads === undefined) return;
+    void cold.storage.keepProving(() => this.isClosed);
+    const own = { objects: cold.objects, cluster: objectsOf(identity), restoreEpoch: identity.restoreEpoch ?? firstRestoreEpoch };
+    const claims = new ClaimWatch({ ...own, timing: realTiming, note, isReady: () => cold.storage.isProven });
+    this.whyUnsealed = () => claims.why;
+    const placementUpload = new PlacementUpload({
+      ...own,
+      clusterId: identity.clusterId,
+      hasher,
+      timing: realTiming,
+      note,
+      placement: () => (claims.mayWrite() ? this.hosting.voter.uploadable() : undefined),
+      blob: (sha256) => this.keeping.blobs.get(sha256),
+    });
+    const thread = new SealThread();
+    const parts: SealingParts = {
+      cold,
+      policy: sealPolicyOf(config),
+      tails,
+      bytesOf: this.hosting.bytesOf,
+      node: identity.nodeId,
+      ...own,
+      log: storage.log,
+      states: stores,
+      hasher,
+      timing: realTiming,
+      note,
+      replicas: () => replicas,
+      blobs: uploads,
+      bundles: () => this.keeping.bundles(),
+      isReady: () => cold.storage.isProven && claims.mayWrite(),
+      isRetired: (shard) => this.placement.view.retired.has(shard),
+      seal: (records, options) => thread.seal(records, options),
+    };
+    const sealer = sealerOf(parts);
+    const upkeep = upkeepOf({
+      ...parts,
+      retired: (shard) => placement.view.retired.get(shard),
+      readThrough: (shard) => asIndex(projector.follows(shard) ? projector.appliedIndex(shard) : Number.MAX_SAFE_INTEGER),
+    });
+    this.upkeep = upkeep;
+    this.stopSealing = () => {
+      sealer.stop();
+      upkeep.stop();
+      placementUpload.stop();
+      claims.stop();
+      thread.close();
+    };
+    sealer.start();
+    upkeep.start();
+    placementUpload.start();
+    claims.start();
   }
 
   private servePeers(): void {
     const { stores } = this.hosting;
     const { net } = this.options;
-    net.onRaft = (_, shard, decoded) => {
+    const senders = new KnownSenders({
+      view: () => this.placement.view,
+      conf: (shard) => this.hosting.replicas.group(shard)?.conf,
+      known: () => this.hosting.known(),
+      note: this.hosting.note,
+    });
+    net.onRaft = (from, shard, decoded) => {
       const message = messageOf(decoded);
       if ("problem" in message)
         return this.options.config.logger.warn("a message of a peer was dropped", { shard, problem: message.problem });
-      this.hosting.replicas.receive(shard, message);
+      if (senders.takes(from, shard, message)) this.hosting.replicas.receive(shard, message);
     };
     net.onUnreachable = (node) => this.hosting.replicas.onUnreachable(node);
     net.beatPayload = (to) => this.hosting.replicas.sleepersFor(to);
     net.onBeat = (from, payload) => this.hosting.replicas.onSleepers(from, payload);
     servePlacement(this.placement);
     serveFigures(this.placement);
+    serveDiskUse(this.options.net, this.options.config.dataDir);
     serveJoining(this.placement);
-    serveSnapshots(net, stores, (shard, node, isTaken) => this.hosting.replicas.snapshotSent(shard, node, isTaken));
+    serveCompaction(net, (shard) => {
+      if (this.upkeep === undefined) throw nothingSealed(shard);
+      return this.upkeep.compact(shard);
+    });
+    const taken = (shard: ShardId, node: NodeId, isTaken: boolean) => this.hosting.replicas.snapshotSent(shard, node, isTaken);
+    this.closeSnapshots = serveSnapshots(net, stores, taken, snapshotPatience);
     net.serve(transferCall, (_, body) => {
       const { shard, to } = fromBytes(decodeTransferRequest, body);
       this.hosting.replicas.transfer(shard as ShardId, asNodeId(to));
@@ -291,7 +388,7 @@ export class Member {
     const map = mapOf(view);
     if (map !== undefined) this.hosting.router.install(map);
     this.hosting.replicas.reconcile();
-    this.keeper.onMembers();
+    this.keeping.onView();
   }
 
   /** Whether this node leads a placement that knows of no cluster: it has just been made. */
@@ -315,7 +412,7 @@ export class Member {
         if (reply.rejection.reject !== "STORE_UNAVAILABLE")
           config.logger.warn("placement does not take this node's address", { reason: reply.rejection.message });
       } catch (error) {
-        config.logger.info("placement is not reached yet", errorFields(error));
+        if (!this.isClosed) config.logger.info("placement is not reached yet", errorFields(error));
       }
       await new Promise((resolve) => setTimeout(resolve, announceRetryMs));
     }

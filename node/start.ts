@@ -4,14 +4,13 @@
  */
 import { logVerbosity, Server, setLogVerbosity } from "@grpc/grpc-js";
 import { asNodeId, HopError, limits, type NodeId } from "#core/base";
-import { type ClusterInitReplyInit, type NodeInfo, NodePhase, type SeedAttemptInit, type ServerItemInit, type WorkerItem } from "#proto";
-import { type Connection, channelOptions, type Open } from "#proto/connection";
+import { type ClusterInitReplyInit, type NodeInfo, NodePhase, type SeedAttemptInit, type ServerItemInit } from "#proto";
+import { type Connection, channelOptions } from "#proto/connection";
 import type { FolderLock } from "#store";
 import { type Membership, NodeControl } from "./cluster/control.ts";
 import { joinThrough } from "./cluster/joining.ts";
 import {
   addressOf,
-  advertisedHost,
   advertisedPeer,
   type CompleteConfig,
   completeConfig,
@@ -21,11 +20,14 @@ import {
   type NodeConfig,
   peerPortDefault,
 } from "./config.ts";
-import { diskIdOf, requireOwnLog } from "./folder-marks.ts";
-import { type NodeIdentity, newClusterId, readIdentity, writeIdentity } from "./identity.ts";
+import { diskIdOf, requireLogThere, requireOwnLog } from "./folder-marks.ts";
+import { requireNoCluster } from "./founding.ts";
+import { hasher } from "./hasher.ts";
+import { type NodeIdentity, newIdentity, objectsOf, readIdentity, writeIdentity } from "./identity.ts";
 import { KnownPeers } from "./known-peers.ts";
 import { cannotListen, listen, shutDown } from "./listening.ts";
 import { Member } from "./member.ts";
+import { nodeInfo } from "./node-info.ts";
 import { type HttpServer, serveHttp } from "./observe/http.ts";
 import { errorFields, type Logger } from "./observe/logger.ts";
 import { Metrics } from "./observe/metrics.ts";
@@ -33,7 +35,12 @@ import { LonePeerNet } from "./peer/lone-peer-net.ts";
 import type { PeerNet } from "./peer/peer-net.ts";
 import { answerSeekers, type FoundCluster, parseSeeds, SeedSearch, type SeedState } from "./peer/seeds.ts";
 import { TcpPeerNet } from "./peer/tcp-peer-net.ts";
+import { objectsFor, type RestoreWanted, restoring } from "./restore/restoring.ts";
+import { finishStaging } from "./restore/staging.ts";
+import type { RunningNode } from "./running-node.ts";
+import { coldStoreIn, type ObjectStorage, objectStorageOf } from "./seal/object-storage.ts";
 import { refuseCalls } from "./service/closed-services.ts";
+import type { Asker, ProgressStream } from "./service/cluster-control.ts";
 import { ClusterService } from "./service/cluster-service.ts";
 import { HealthService } from "./service/health.ts";
 import { addReflection } from "./service/reflection.ts";
@@ -41,29 +48,6 @@ import type { Edge } from "./service/unary.ts";
 import { holdFolder, openStorage, type Storage } from "./storage.ts";
 import { type LocalServer, serveLocal } from "./stream/local-server.ts";
 
-export interface RunningNode {
-  /** host:port of the gRPC services. */
-  readonly grpc: string;
-  /** host:port of metrics and health. */
-  readonly http: string;
-  /** host:port of the port for peers; empty where it has none. */
-  readonly peer: string;
-  readonly dataDir: string;
-  /** Empty while it looks for a cluster. */
-  readonly clusterId: string;
-  /** False while it looks for a cluster: then it answers ClusterAdmin alone. */
-  readonly isMember: boolean;
-  /** Resolves when it is a member and serves; rejects where it never will. */
-  readonly member: Promise<void>;
-  /** Takes a worker's stream over any kind of connection, such as one within this process. */
-  readonly acceptWorker: Open<ServerItemInit, WorkerItem>;
-  /** Bytes of a blob, for a worker within this process. */
-  blob(sha256: Uint8Array): Promise<Uint8Array>;
-  /** Stops taking work, makes durable what was acknowledged, and lets go of the data folder. */
-  close(): Promise<void>;
-}
-
-const protocolVersion = 1;
 /** Others get this long to take the leads over, and what was appended to become durable. */
 const settleMs = 5000;
 const handOverMs = 2000;
@@ -103,6 +87,7 @@ class Node implements RunningNode {
   private net: PeerNet | undefined;
   private tcp: TcpPeerNet | undefined;
   private storage: Storage | undefined;
+  private objects: ObjectStorage | undefined;
   private insides: Member | undefined;
   private search: SeedSearch | undefined;
   private seedTexts: readonly string[];
@@ -113,6 +98,7 @@ class Node implements RunningNode {
   private diskId = "";
   private removedBecause = "";
   private isDraining = false;
+  private isFounding = false;
   private poisoned: Error | undefined;
   private closing: Promise<void> | undefined;
 
@@ -138,18 +124,20 @@ class Node implements RunningNode {
 
   async start(): Promise<void> {
     const { config } = this;
+    this.objects = objectStorageOf(config);
+    finishStaging(config.dataDir);
     this.identity = readIdentity(config.dataDir, config.version);
-    const founding = this.identity === undefined ? foundingOf(config) : undefined;
-    this.diskId = diskIdOf(config.dataDir);
-    if (founding === "found") this.identity = this.newIdentity();
+    const isFounder = this.identity === undefined && foundingOf(config) === "found";
+    if (isFounder) this.identity = newIdentity();
+    // Whoever does not get its ports leaves nothing in its folder: else it would be of a cluster of its own from then on.
     this.net = this.openNet();
     this.addServices();
-    const isFounder = founding === "found";
-    if (this.identity !== undefined) await this.becomeMember(this.identity, { isFounder, known: [] });
-    else this.stopRefusing = refuseCalls(this.server, this.edge, () => looking);
+    this.stopRefusing = refuseCalls(this.server, this.edge, () => this.whyNotOpen() ?? looking);
     await this.listenAll();
-    if (this.insides === undefined) return this.seek();
-    await this.serve(this.insides);
+    await this.objects?.open();
+    this.diskId = diskIdOf(config.dataDir);
+    if (this.identity === undefined) return this.seek();
+    await this.serve(await this.becomeMember(this.identity, { isFounder, known: [] }));
   }
 
   // How it stands.
@@ -174,7 +162,8 @@ class Node implements RunningNode {
 
   private whyNotOpen(): string | undefined {
     if (this.removedBecause !== "") return this.removedBecause;
-    return this.insides === undefined ? looking : undefined;
+    if (this.insides !== undefined) return undefined;
+    return this.identity === undefined ? looking : "this node is starting";
   }
 
   private readonly standing: Membership = {
@@ -185,6 +174,7 @@ class Node implements RunningNode {
     peer: () => this.peer,
     seeds: () => this.seedStates.map(seedAttempt),
     init: () => this.found(),
+    restore: (wanted, asker) => this.restore(wanted, asker),
     addSeeds: (seeds) => this.addSeeds(seeds),
     onChange: (listener) => {
       this.listeners.add(listener);
@@ -197,12 +187,6 @@ class Node implements RunningNode {
   }
 
   // Its way into a cluster.
-
-  private newIdentity(): NodeIdentity {
-    const identity = { clusterId: newClusterId(), nodeId: asNodeId(1) };
-    writeIdentity(this.dataDir, identity, this.config.version);
-    return identity;
-  }
 
   private openNet(): PeerNet {
     const { config, identity } = this;
@@ -272,7 +256,8 @@ class Node implements RunningNode {
       { identity: who, signal },
     );
     if (signal.aborted || this.identity !== undefined) return;
-    const identity = { clusterId: joined.clusterId, nodeId: joined.node };
+    const { node: nodeId, ...rest } = joined;
+    const identity = { ...rest, nodeId };
     writeIdentity(this.dataDir, identity, this.config.version);
     this.identity = identity;
     tcp.become(identity);
@@ -283,13 +268,10 @@ class Node implements RunningNode {
 
   /** `hop cluster init`: makes a cluster of this node. */
   private async found(): Promise<ClusterInitReplyInit> {
-    if (this.identity !== undefined)
-      throw new HopError(
-        "ALREADY_MEMBER",
-        `Cannot make a cluster: this node is node ${this.identity.nodeId} of ${this.identity.clusterId} already`,
-      );
+    await this.requireNoCluster();
     this.search?.stop();
-    const identity = this.newIdentity();
+    const identity = newIdentity();
+    writeIdentity(this.dataDir, identity, this.config.version);
     this.identity = identity;
     this.tcp?.become(identity);
     await this.enter(identity, { isFounder: true, known: [] });
@@ -297,18 +279,50 @@ class Node implements RunningNode {
     return { clusterId: identity.clusterId, node: identity.nodeId };
   }
 
+  /** `hop cluster restore`: makes a cluster of this node out of what another one had uploaded. */
+  private async *restore(wanted: RestoreWanted, { identity: who }: Asker): ProgressStream {
+    await this.requireNoCluster();
+    const { dataDir, config, tcp } = this;
+    const objects = objectsFor(wanted, { url: config.objectStore, objects: this.objects?.objects });
+    this.search?.stop();
+    this.isFounding = true;
+    try {
+      const parts = { dataDir, version: config.version, objects, info: this.info(), identity: who, hasher, wallMs: Date.now };
+      const identity = yield* restoring({ ...parts, warn: (message) => this.logger.warn(message) }, wanted);
+      this.identity = identity;
+      tcp?.become(identity);
+      await this.enter(identity, { isFounder: false, known: [] });
+      await this.member;
+      yield { text: `This is node ${identity.nodeId} of ${identity.clusterId}`, finished: true };
+    } finally {
+      this.isFounding = false;
+      if (this.identity === undefined && !this.isDraining) this.seek();
+    }
+  }
+
+  private async requireNoCluster(): Promise<void> {
+    await requireNoCluster(() => this.identity, this.search);
+    if (this.isFounding) throw new HopError("ALREADY_MEMBER", "Cannot make a cluster: this node is being made one already");
+  }
+
   private async enter(identity: NodeIdentity, how: { readonly isFounder: boolean; readonly known: readonly NodeId[] }): Promise<void> {
-    await this.becomeMember(identity, how);
+    const member = await this.becomeMember(identity, how);
     this.changed();
-    if (this.insides !== undefined) void this.serve(this.insides).catch((error: unknown) => this.fault("start", error));
+    void this.serve(member).catch((error: unknown) => this.fault("start", error));
   }
 
   private onRemoved(message: string): void {
     if (this.removedBecause !== "") return;
-    this.removedBecause = `this node was removed from its cluster; start it with an empty data folder to join again`;
+    this.removedBecause = "this node was removed from its cluster; start it with an empty data folder, and it joins as a new one";
     this.health.set(false);
     this.logger.error("this node was removed from its cluster", { why: message });
+    // Nobody speaks with it any more: to go on asking would only fill its log and theirs.
+    this.insides?.leave();
+    this.net?.close();
     this.changed();
+    const failure = new HopError("NOT_A_MEMBER", this.removedBecause);
+    this.membership.reject(failure);
+    this.config.onFailed(failure);
   }
 
   // Serving.
@@ -316,24 +330,28 @@ class Node implements RunningNode {
   private async becomeMember(
     identity: NodeIdentity,
     how: { readonly isFounder: boolean; readonly known: readonly NodeId[] },
-  ): Promise<void> {
+  ): Promise<Member> {
     const { config, net } = this;
     if (net === undefined) throw new HopError("INTERNAL", "A member has a way to its peers");
+    requireLogThere(this.dataDir);
     writeIdentity(this.dataDir, identity, config.version);
+    const cold = this.objects && coldStoreIn(this.objects, objectsOf(identity));
     const storage = await openStorage(this.lock, {
       dataDir: this.dataDir,
       warn: (message) => this.logger.warn(message),
       onFlush: (ms) => this.metrics.flushed(ms),
+      requireOwn: (logId) => requireOwnLog(this.dataDir, logId),
+      sealed: cold?.tier,
     });
     this.storage = storage;
-    requireOwnLog(this.dataDir, storage.log.logId);
     const isFirst = identity.nodeId === 1 && (how.isFounder || !KnownPeers.exist(this.dataDir));
     if (isFirst) Member.found(storage, identity.nodeId);
-    this.insides = new Member({
+    const member = new Member({
       config,
       identity,
       storage,
       net,
+      cold,
       metrics: this.metrics,
       edge: this.edge,
       info: () => this.info(),
@@ -344,7 +362,9 @@ class Node implements RunningNode {
     });
     this.stopRefusing?.();
     this.stopRefusing = undefined;
-    this.insides.addServices(this.server);
+    member.addServices(this.server);
+    this.insides = member;
+    return member;
   }
 
   private async serve(member: Member): Promise<void> {
@@ -364,18 +384,8 @@ class Node implements RunningNode {
   }
 
   private info(): NodeInfo {
-    const { config } = this;
-    const host = advertisedHost(config);
-    const shown = (address: string) => (address === "" ? "" : addressOf(host, Number(address.slice(address.lastIndexOf(":") + 1))));
-    return {
-      peer: this.tcp?.advertised ?? addressOf(host, config.peerPort || peerPortDefault),
-      grpc: shown(this.grpc),
-      http: shown(this.http),
-      zone: config.zone,
-      version: config.version,
-      protocol: protocolVersion,
-      disk: this.diskId,
-    };
+    const { config, grpc, http, diskId: disk } = this;
+    return nodeInfo(config, { peer: this.tcp?.advertised, grpc, http, disk });
   }
 
   private addServices(): void {
@@ -391,10 +401,10 @@ class Node implements RunningNode {
   private async listenAll(): Promise<void> {
     const { host, grpcPort, httpHost, httpPort } = this.config;
     if (!isLoopback(host)) this.logger.warn("Callers are not verified: whoever reaches the address may act under any name", { host });
-    this.localServer = this.serveLocal();
     this.grpc = addressOf(host, await listen(this.server, addressOf(host, grpcPort)));
     this.httpServer = this.serveHttp(httpHost, httpPort);
     this.http = this.httpServer.address;
+    this.localServer = this.serveLocal();
   }
 
   readonly acceptWorker = (connection: Connection<ServerItemInit>) => this.openMember().accept(connection, "in-process");
@@ -429,7 +439,7 @@ class Node implements RunningNode {
         whyNotReady: () => this.whyNotReady(),
       });
     } catch (error) {
-      throw cannotListen(addressOf(hostname, port), error);
+      throw cannotListen(addressOf(hostname, port), error, "--http");
     }
   }
 
@@ -479,6 +489,7 @@ class Node implements RunningNode {
     this.net?.close();
     if (storage === undefined) this.lock.release();
     else await storage.close();
+    await this.objects?.close();
     await this.httpServer?.close();
     this.logger.info("node stopped");
   }

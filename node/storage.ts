@@ -2,13 +2,23 @@
 import { statfsSync } from "node:fs";
 import { join } from "node:path";
 import type { ShardId } from "#core/base";
-import { BlobStore, CheckpointStore, FolderLock, type LogDisk, Projector, realDisk, WalLogStore, WalSegmentStore } from "#store";
+import {
+  BlobStore,
+  CheckpointStore,
+  FolderLock,
+  type LogDisk,
+  Projector,
+  realDisk,
+  type SealedTier,
+  TieredSegmentStore,
+  WalLogStore,
+} from "#store";
 
 export interface Storage {
   readonly log: WalLogStore;
   readonly blobs: BlobStore;
   readonly checkpoint: CheckpointStore;
-  readonly segments: WalSegmentStore;
+  readonly segments: TieredSegmentStore;
   readonly projector: Projector;
   /** Closes in the reverse order, and lets go of the folder; the projector is its user's to close before. */
   close(): Promise<void>;
@@ -19,6 +29,10 @@ export interface StorageOptions {
   readonly warn: (message: string) => void;
   /** Told of each group commit's duration in milliseconds. */
   readonly onFlush: (ms: number) => void;
+  /** Throws where the log of this name is not the folder's: then nothing beside it is touched. */
+  readonly requireOwn: (logId: string) => void;
+  /** Has what the log releases; undefined where there is no object storage. */
+  readonly sealed: SealedTier | undefined;
 }
 
 /** Space that is prepared for later commits is written in chunks of this size, which are no commit. */
@@ -29,15 +43,16 @@ export const holdFolder = (dataDir: string): Promise<FolderLock> => FolderLock.h
 
 /** Opens a folder that is held. Rejects with `HopError` HASH_MISMATCH when it is damaged. */
 export async function openStorage(lock: FolderLock, options: StorageOptions): Promise<Storage> {
-  const { dataDir, warn, onFlush } = options;
+  const { dataDir, warn, onFlush, requireOwn, sealed } = options;
   const log = await WalLogStore.open({
     dir: join(dataDir, "log"),
     disk: timed(realDisk, onFlush),
     segmentBytes: segmentBytesFor(dataDir),
   });
   try {
+    requireOwn(log.logId);
     if (log.torn !== undefined) warn("The log ended in a write that a crash interrupted; what was never acknowledged of it was cut off");
-    return openBeside(log, { dataDir, warn, release: () => lock.release() });
+    return openBeside(log, { dataDir, warn, sealed, release: () => lock.release() });
   } catch (error) {
     await log.close();
     throw error;
@@ -47,9 +62,9 @@ export async function openStorage(lock: FolderLock, options: StorageOptions): Pr
 /** What is derived from the log, and blobs. */
 function openBeside(
   log: WalLogStore,
-  folder: { readonly dataDir: string; readonly warn: (message: string) => void; readonly release: () => void },
+  folder: Pick<StorageOptions, "dataDir" | "warn" | "sealed"> & { readonly release: () => void },
 ): Storage {
-  const { dataDir, warn, release } = folder;
+  const { dataDir, warn, release, sealed } = folder;
   const derived = {
     logId: log.logId,
     warn,
@@ -62,7 +77,7 @@ function openBeside(
     log,
     blobs: BlobStore.open(join(dataDir, "blobs")),
     checkpoint,
-    segments: new WalSegmentStore(log),
+    segments: new TieredSegmentStore(log, sealed),
     projector,
     close: async () => {
       await log.close();

@@ -112,6 +112,7 @@ const progress = [c.encodeProgress, c.decodeProgress] as const;
 
 export const clusterMethods = {
   init: method(a.init, c.encodeClusterInitRequest, c.decodeClusterInitRequest, c.encodeClusterInitReply, c.decodeClusterInitReply),
+  restore: method(a.restore, c.encodeClusterRestoreRequest, c.decodeClusterRestoreRequest, ...progress),
   join: method(a.join, c.encodeClusterJoinRequest, c.decodeClusterJoinRequest, ...progress),
   leave: method(a.leave, c.encodeClusterLeaveRequest, c.decodeClusterLeaveRequest, ...progress),
   status: method(a.status, c.encodeClusterStatusRequest, c.decodeClusterStatusRequest, c.encodeClusterStatus, c.decodeClusterStatus),
@@ -126,9 +127,17 @@ export const clusterMethods = {
   showShard: method(a.showShard, c.encodeShowShardRequest, c.decodeShowShardRequest, c.encodeShardInfo, c.decodeShardInfo),
   splitShard: method(a.splitShard, c.encodeSplitShardRequest, c.decodeSplitShardRequest, ...progress),
   mergeShard: method(a.mergeShard, c.encodeMergeShardRequest, c.decodeMergeShardRequest, ...progress),
+  compactShard: method(a.compactShard, c.encodeCompactShardRequest, c.decodeCompactShardRequest, ...progress),
   moveShard: method(a.moveShard, c.encodeMoveShardRequest, c.decodeMoveShardRequest, ...progress),
   transferShard: method(a.transferShard, c.encodeTransferShardRequest, c.decodeTransferShardRequest, ...progress),
   verifyShard: method(a.verifyShard, c.encodeVerifyShardRequest, c.decodeVerifyShardRequest, c.encodeVerifyReply, c.decodeVerifyReply),
+  setReplication: method(
+    a.setReplication,
+    c.encodeSetReplicationRequest,
+    c.decodeSetReplicationRequest,
+    c.encodeSetReplicationReply,
+    c.decodeSetReplicationReply,
+  ),
   setEntry: method(a.setEntry, c.encodeSetEntryRequest, c.decodeSetEntryRequest, c.encodeSetEntryReply, c.decodeSetEntryReply),
   getEntry: method(a.getEntry, c.encodeGetEntryRequest, c.decodeGetEntryRequest, c.encodeClusterEntry, c.decodeClusterEntry),
   listEntries: method(

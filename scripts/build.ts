@@ -20,10 +20,13 @@ export interface ExecutableOptions {
   readonly embedded: string;
 }
 
+/** Modules that run in threads of their own: found by their path in the executable, they are entry points too. */
+const threads = ["store/segment/sealed/seal-worker.ts"];
+
 /** Compiles `entry` and everything it imports into one file. Throws with the bundler's messages. */
 export async function compileExecutable({ entry, outfile, embedded }: ExecutableOptions): Promise<void> {
   const result = await Bun.build({
-    entrypoints: [entry],
+    entrypoints: [entry, ...threads.map((file) => join(root, file))],
     root,
     target: "bun",
     format: "esm",
@@ -39,6 +42,8 @@ export async function compileExecutable({ entry, outfile, embedded }: Executable
           build.onResolve({ filter: /^\.\/embedded\.ts$/ }, ({ importer }) =>
             importer.endsWith("/cmd/assets/assets.ts") ? { path: embedded } : undefined,
           );
+          // Its own looks for the addon in node_modules; the executable has it in its cache.
+          build.onResolve({ filter: /^@duckdb\/node-bindings$/ }, () => ({ path: join(root, "cmd", "cold", "bindings.cjs") }));
         },
       },
     ],

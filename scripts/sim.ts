@@ -1,6 +1,7 @@
 /**
  * Simulates seeds: `npm run sim -- --seeds N --from S [--lanes L] [--verbose] [--until-failure]`.
  * `--without FAULT,FAULT` leaves faults out, `--shrink` finds out which ones a failure does not need.
+ * `--rate N` has clients ask about N times a second, whatever the seed draws.
  * `--bugs` plants each known bug instead and shows which seed finds it, by which invariant.
  *
  * A seed that fails is printed with the step and the command that shows it again, told in full.
@@ -21,7 +22,10 @@ interface Summary {
   runs: number;
   lives: number;
   messages: number;
+  requests: number;
   simulatedMs: number;
+  /** Of the processes that simulated. */
+  cpuMs: number;
   /** Seeds by the size of their cluster. */
   sizes: Record<string, number>;
   /** Seeds in which each fault struck. */
@@ -35,28 +39,32 @@ interface Options {
   readonly untilFailure: boolean;
   /** Faults that are left out. */
   readonly without?: readonly string[];
+  readonly rate?: number | undefined;
   readonly onReport?: (report: Report, done: number) => void;
 }
 
 /** Failures told in full. */
 const shownMax = 5;
 
-const sums = ["steps", "events", "runs", "lives", "messages", "simulatedMs"] as const;
+const sums = ["steps", "events", "runs", "lives", "messages", "requests", "simulatedMs"] as const;
 
 const emptySummary = (): Summary => ({
-  ...{ seeds: 0, steps: 0, events: 0, runs: 0, lives: 0, messages: 0, simulatedMs: 0 },
+  ...{ seeds: 0, steps: 0, events: 0, runs: 0, lives: 0, messages: 0, requests: 0, simulatedMs: 0, cpuMs: 0 },
   ...{ sizes: {}, struck: {}, failures: [] },
 });
 
 /** Simulates in this process. */
-export function simulateAll({ seeds, isVerbose, untilFailure, without = [], onReport }: Options): Summary {
+export function simulateAll({ seeds, isVerbose, untilFailure, without = [], rate, onReport }: Options): Summary {
   const summary = emptySummary();
+  const begun = process.cpuUsage();
   for (const seed of seeds) {
-    const report = simulate(seed, { isVerbose, without });
+    const report = simulate(seed, { isVerbose, without, rate });
     add(summary, report);
     onReport?.(report, summary.seeds);
     if (untilFailure && report.failure !== undefined) break;
   }
+  const { user, system } = process.cpuUsage(begun);
+  summary.cpuMs = (user + system) / 1000;
   return summary;
 }
 
@@ -72,7 +80,7 @@ function add(summary: Summary, report: Report): void {
 function merge(all: readonly Summary[]): Summary {
   const merged = emptySummary();
   for (const one of all) {
-    for (const key of ["seeds", ...sums] as const) merged[key] += one[key];
+    for (const key of ["seeds", "cpuMs", ...sums] as const) merged[key] += one[key];
     for (const [size, count] of Object.entries(one.sizes)) merged.sizes[size] = (merged.sizes[size] ?? 0) + count;
     for (const [fault, count] of Object.entries(one.struck)) merged.struck[fault] = (merged.struck[fault] ?? 0) + count;
     merged.failures.push(...one.failures);
@@ -98,13 +106,13 @@ const lane = (args: readonly string[], plant?: string) =>
   ]);
 
 /** Simulates in processes of their own, the seeds dealt out in turn. */
-async function inProcesses(seeds: readonly number[], lanes: number, untilFailure: boolean): Promise<Summary> {
+async function inProcesses(seeds: readonly number[], lanes: number, more: readonly string[]): Promise<Summary> {
   const parts = Array.from({ length: lanes }, (_, i) => seeds.filter((_, at) => at % lanes === i));
   const found: Summary[] = [];
   await inLanes(
     lanes,
     parts.map((part) => async () => {
-      const { ok, output } = await lane([`--list=${part.join(",")}`, ...(untilFailure ? ["--until-failure"] : [])]);
+      const { ok, output } = await lane([`--list=${part.join(",")}`, ...more]);
       const line = output.trimEnd().split("\n").at(-1) ?? "";
       if (!ok || !line.startsWith("{")) throw new Error(`A lane of the simulation ended early:\n${output}`);
       found.push(JSON.parse(line) as Summary);
@@ -114,13 +122,14 @@ async function inProcesses(seeds: readonly number[], lanes: number, untilFailure
 }
 
 function print(summary: Summary, seconds: number): void {
-  const { seeds, steps, events, runs, lives, messages, simulatedMs, sizes, struck, failures } = summary;
+  const { seeds, steps, events, runs, lives, messages, requests, simulatedMs, cpuMs, sizes, struck, failures } = summary;
   const clusters = Object.entries(sizes).map(([size, count]) => `${count} of ${size}`);
   // Time in which nothing happens is skipped, and not counted.
   console.log(
     `${seeds} seeds in ${seconds.toFixed(1)} s (${(seeds / seconds).toFixed(1)} a second): clusters ${clusters.join(", ")} nodes; ${runs} runs, ` +
       `${events} events, ${messages} messages between runs, ${steps} steps, ${lives} lives of nodes, ` +
-      `${(simulatedMs / 3_600_000).toFixed(1)} simulated hours, ${(simulatedMs / 1000 / seconds).toFixed(0)} × real time`,
+      `${(simulatedMs / 3_600_000).toFixed(1)} simulated hours with ${(requests / (simulatedMs / 1000)).toFixed(1)} requests a second, ` +
+      `${(simulatedMs / 1000 / seconds).toFixed(0)} × real time, ${(simulatedMs / cpuMs).toFixed(0)} × a core`,
   );
   const shares = allFaults.map((fault) => `${fault} ${Math.round(((struck[fault] ?? 0) / seeds) * 100)} %`);
   console.log(`seeds in which each fault struck: ${shares.join(", ")}`);
@@ -184,6 +193,7 @@ async function main(): Promise<void> {
       known: { type: "boolean", default: false },
       "until-failure": { type: "boolean", default: false },
       without: { type: "string", default: "" },
+      rate: { type: "string" },
       shrink: { type: "boolean", default: false },
     },
   });
@@ -196,17 +206,20 @@ async function main(): Promise<void> {
   const seeds = values.list === undefined ? [...(values.known ? knownSeeds() : []), ...range] : values.list.split(",").map(Number);
   const untilFailure = values["until-failure"];
   const without = values.without === "" ? [] : values.without.split(",");
+  const rate = values.rate === undefined ? undefined : Number(values.rate);
+  const alike = { untilFailure, without, rate };
   if (values.shrink) return seeds.forEach(shrink);
   if (values.lanes === "0") {
-    console.log(JSON.stringify(simulateAll({ seeds, isVerbose: false, untilFailure, without })));
-    return;
+    console.log(JSON.stringify(simulateAll({ seeds, isVerbose: false, ...alike })));
+    // What a planted bug left hanging in the air is nobody's concern any more.
+    process.exit(0);
   }
   const begun = performance.now();
   const lanes = Number(values.lanes);
   const summary =
     values.verbose || lanes === 1 || seeds.length < 8 || without.length > 0
-      ? simulateAll({ seeds, isVerbose: values.verbose, untilFailure, without })
-      : await inProcesses(seeds, lanes, untilFailure);
+      ? simulateAll({ seeds, isVerbose: values.verbose, ...alike })
+      : await inProcesses(seeds, lanes, [...(untilFailure ? ["--until-failure"] : []), ...(rate === undefined ? [] : [`--rate=${rate}`])]);
   print(summary, (performance.now() - begun) / 1000);
   process.exitCode = summary.failures.length === 0 ? 0 : 1;
 }

@@ -31,8 +31,10 @@ const packages: readonly (readonly [RegExp, readonly string[]])[] = [
   [/^@grpc\/reflection$/, ["node"]],
   [/^prom-client$/, ["node"]],
   [/^commander$/, ["cmd"]],
+  [/^@aws-sdk\/client-s3$/, ["store/objects"]],
   // Stands in the project that `hop init` writes.
   [/^@hopskip\/(runtime|activity)$/, ["cmd/project"]],
+  [/^@duckdb\/node-api$/, ["cmd/cold"]],
   [/^bun:sqlite$/, ["store"]],
   [/^bun:ffi$/, ["worker", "store"]],
   [/^(bun|node:[\w/]+)$/, ["proto/connection", "store", "worker", "node", "cmd", "sdk/typescript/client"]],

@@ -1,9 +1,9 @@
 /**
- * The native parts that roles need beside the executable: Node (V8's home), the addon, and the
- * scripts that run in it.
+ * The native parts that roles need beside the executable: Node (V8's home), the addon and the
+ * scripts that run in it; DuckDB.
  *
- * The executable carries them and extracts them to a cache folder on first use; a source run takes
- * them from node_modules, dist and the source tree.
+ * The executable carries them and extracts those that a role names to a cache folder on first use;
+ * a source run takes them from node_modules, dist and the source tree.
  */
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { embedded } from "./embedded.ts";
 import { AssetError, extractFolder } from "./folder.ts";
-import { type AssetPaths, assetKeys, assetSources } from "./sources.ts";
+import { type AssetFolderName, type AssetPaths, assetKeys, assetSources } from "./sources.ts";
 
 export { AssetError } from "./folder.ts";
 export type { AssetPaths } from "./sources.ts";
@@ -22,23 +22,26 @@ export function cacheFolder(env: Readonly<Record<string, string | undefined>> = 
   return join(env.XDG_CACHE_HOME || join(env.HOME || homedir(), ".cache"), "hopskip");
 }
 
-const pathsBy = (pathOf: (key: (typeof assetKeys)[number]) => string) =>
-  Object.fromEntries(assetKeys.map((key) => [key, pathOf(key)])) as Record<(typeof assetKeys)[number], string>;
-
-/** Paths of the native parts in a source run. Throws `AssetError` where one was not built. */
-function sourcePaths(): AssetPaths {
-  const root = fileURLToPath(new URL("../..", import.meta.url));
-  return pathsBy((key) => {
-    const path = join(root, assetSources[key].path);
-    if (!existsSync(path)) throw new AssetError(`Cannot find ${assetSources[key].path}: run npm run build first`);
-    return path;
-  });
+/** Path of a native part in a source run. Throws `AssetError` where it was not built. */
+function sourcePath(path: string): string {
+  const found = join(fileURLToPath(new URL("../..", import.meta.url)), path);
+  if (!existsSync(found)) throw new AssetError(`Cannot find ${path}: run npm run build first`);
+  return found;
 }
 
-/** Paths of the native parts, extracted below `cache` first where that is needed. Throws `AssetError`. */
-export async function extractAssets(cache: string = cacheFolder()): Promise<AssetPaths> {
-  if (embedded === undefined) return sourcePaths();
+/** Paths of the native parts of these folders, extracted below `cache` first where that is needed. Throws `AssetError`. */
+export async function extractAssets<Folder extends AssetFolderName>(
+  names: readonly Folder[],
+  cache: string = cacheFolder(),
+): Promise<AssetPaths<Folder>> {
   const folders = new Map<string, string>();
-  for (const folder of embedded) folders.set(folder.name, await extractFolder(cache, folder));
-  return pathsBy((key) => join(folders.get(assetSources[key].folder) as string, assetSources[key].name));
+  for (const folder of embedded ?? [])
+    if (names.some((name) => name === folder.name)) folders.set(folder.name, await extractFolder(cache, folder));
+  const paths: Record<string, string> = {};
+  for (const key of assetKeys) {
+    const { folder, name, path } = assetSources[key];
+    if (names.some((each) => each === folder))
+      paths[key] = embedded === undefined ? sourcePath(path) : join(folders.get(folder) as string, name);
+  }
+  return paths as AssetPaths<Folder>;
 }

@@ -7,7 +7,7 @@ export interface AssetSource {
   /** Path from the repository's root. */
   readonly path: string;
   /** Files of one folder are extracted side by side, and found again under one hash. */
-  readonly folder: "node" | "v8";
+  readonly folder: "node" | "v8" | "duckdb";
   readonly name: string;
   readonly executable?: boolean;
 }
@@ -17,10 +17,17 @@ export const assetSources = {
   addon: { path: "dist/v8/hopv8.node", folder: "v8", name: "hopv8.node" },
   child: { path: "dist/v8/child.cjs", folder: "v8", name: "child.cjs" },
   kernel: { path: "dist/v8/kernel.js", folder: "v8", name: "kernel.js" },
+  // The addon looks for the library beside itself.
+  duckdb: { path: "node_modules/@duckdb/node-bindings-linux-x64/duckdb.node", folder: "duckdb", name: "duckdb.node" },
+  libduckdb: { path: "node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so", folder: "duckdb", name: "libduckdb.so" },
 } as const satisfies Record<string, AssetSource>;
 
 export type AssetKey = keyof typeof assetSources;
-/** Absolute path of each native part. */
-export type AssetPaths = Readonly<Record<AssetKey, string>>;
+export type AssetFolderName = AssetSource["folder"];
+type KeyIn<Folder extends AssetFolderName> = {
+  [Key in AssetKey]: (typeof assetSources)[Key]["folder"] extends Folder ? Key : never;
+}[AssetKey];
+/** Absolute path of each native part that lies in one of the folders. */
+export type AssetPaths<Folder extends AssetFolderName> = Readonly<Record<KeyIn<Folder>, string>>;
 
 export const assetKeys = Object.keys(assetSources) as AssetKey[];

@@ -6,9 +6,10 @@
  */
 import { bytesEqual, toHex } from "#core/base";
 import { type HistoryFault, HistoryVerifier, historyFaultText, NodeList, type VerifiedHead } from "#core/merkle";
+import { blobsOf } from "#core/run";
 import { CodecError, decodeEvent, type Event, fromBytes } from "#proto";
 import { CommandError, exit, reasonOf } from "../failure.ts";
-import { blobsOf, type Described, describe } from "../history.ts";
+import { type Described, describe } from "../history.ts";
 import { hasher, sha256 } from "./hasher.ts";
 
 /** Rejects with BLOB_NOT_FOUND where there is no such blob. */

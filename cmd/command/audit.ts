@@ -11,6 +11,8 @@ import { hasher } from "../audit/hasher.ts";
 import { AuditError, type AuditedEvent, type AuditedHistory, auditHistory, type HistorySource } from "../audit/history-audit.ts";
 import { type FolderVerdict, OfflineData } from "../audit/offline.ts";
 import { counted, type ShownEvent, showAudited, showEvents, shownEvent } from "../audit/report.ts";
+import { coldSource } from "../cold/cold-history.ts";
+import { type ColdOptions, ColdPlace } from "../cold/cold-place.ts";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, parseCount, runId } from "../context.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
@@ -18,7 +20,7 @@ import type { Output } from "../output.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
 
-export interface AuditOptions extends GlobalOptions {
+export interface AuditOptions extends GlobalOptions, ColdOptions {
   readonly proof?: string;
   readonly seq?: string;
   readonly saveRoot?: string;
@@ -29,12 +31,20 @@ export interface AuditOptions extends GlobalOptions {
 export async function audit(context: Context, options: AuditOptions, run: string | undefined): Promise<ExitCode> {
   if (options.seq !== undefined && options.proof === undefined)
     throw new UsageError("Cannot use --seq without --proof: it says which event to prove");
+  if (options.data !== undefined && options.objectStore !== undefined)
+    throw new UsageError("Cannot audit both --data and --object-store: want one of them");
+  if (options.cluster !== undefined && options.objectStore === undefined)
+    throw new UsageError("Cannot use --cluster without --object-store: it says whose objects to read there");
   if (run === undefined && options.data === undefined) {
     throw new UsageError("Cannot audit: no run was named", {
       next: "name one, as in `hop audit default:wf_…`, or check a data folder with --data",
     });
   }
   if (options.data !== undefined) return auditFolder(context, options, options.data, run);
+  if (options.objectStore !== undefined) {
+    await using place = await ColdPlace.open(options, context.env);
+    return await auditRun(context, options, coldSource(place, runId(run as string, options, context.env)));
+  }
   return withRemote(context, options, (remote) =>
     auditRun(context, options, remoteSource(remote, runId(run as string, options, context.env))),
   );

@@ -14,6 +14,15 @@ export interface Gauges {
   clientSessions(): number;
 }
 
+/** Of content-addressed storage. */
+export interface BlobGauges {
+  count(): number;
+  bytes(): number;
+  waiting(): number;
+  uploaded(): number;
+  collected(): number;
+}
+
 const latencyBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
 
 export class Metrics {
@@ -55,6 +64,16 @@ export class Metrics {
     this.gauge("hopskip_ready_tasks", "Tasks that wait for a worker", () => gauges.readyTasks());
     this.gauge("hopskip_worker_sessions", "Connected workers", () => gauges.workers());
     this.gauge("hopskip_client_sessions", "Open client sessions", () => gauges.clientSessions());
+  }
+
+  watchBlobs(gauges: BlobGauges): void {
+    this.gauge("hopskip_blobs", "Blobs on this node's disk", () => gauges.count());
+    this.gauge("hopskip_blob_bytes", "Their bytes", () => gauges.bytes());
+    this.gauge("hopskip_blobs_waiting", "Blobs that this node is uploading, or is to upload next", () => gauges.waiting());
+    this.gauge("hopskip_blobs_uploaded", "Blobs that this process has uploaded to object storage", () => gauges.uploaded());
+    this.gauge("hopskip_blobs_collected", "Blobs that nothing named, and that this process has removed from the disk", () =>
+      gauges.collected(),
+    );
   }
 
   appended(count: number): void {

@@ -1,7 +1,15 @@
 /** A cluster that exists in memory alone, behind the real service on a real port. */
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { HopError, rangeText, wholeRange } from "#core/base";
-import type { ClusterEntryInit, ClusterMemberInit, ClusterStatusInit, ProgressInit, ShardInfoInit, VerifyReplyInit } from "#proto";
+import type {
+  ClusterEntryInit,
+  ClusterMemberInit,
+  ClusterStatusInit,
+  ProgressInit,
+  ReplicationSettingInit,
+  ShardInfoInit,
+  VerifyReplyInit,
+} from "#proto";
 import { MemberState, NodePhase } from "#proto";
 import type { Asker, ClusterControl, EntryChange, EntryClass, Page, PageRequest, ProgressStream } from "./cluster-control.ts";
 import { ClusterService } from "./cluster-service.ts";
@@ -28,6 +36,9 @@ export class MemoryCluster implements ClusterControl {
   statusesUntilWhole = Number.POSITIVE_INFINITY;
   readonly entriesByName = new Map<string, ClusterEntryInit>();
   verified: VerifyReplyInit[] = [];
+  replication: ReplicationSettingInit | undefined;
+  /** When leaders told of their shards last; 0 = never. */
+  reportedMs = 1_770_000_000_000;
 
   async status(): Promise<ClusterStatusInit> {
     if (this.clusterId === "")
@@ -55,12 +66,26 @@ export class MemoryCluster implements ClusterControl {
       shardsTotal: 2,
       shardsUnderReplicated: isWhole ? 0 : 1,
       replicationFactor: 3,
+      replicationWanted: this.replication?.count ?? 3,
+      replication: this.replication,
       versions: [
         { version: "1.2.3", nodes: 2 },
         { version: "1.3.0", nodes: 1 },
       ],
       underWay: isWhole ? [] : ["shard 2: replica from node 3 to node 4"],
     };
+  }
+
+  async *restore(
+    { objectStore, cluster }: { readonly objectStore: string; readonly cluster: string },
+    { identity }: Asker,
+  ): ProgressStream {
+    this.asked.push(`restore ${cluster} ${objectStore} by ${identity.subject}`);
+    yield { text: "Checking sealed segments, bytes", done: 3, total: 4 };
+    yield { text: "Shard 1: through record 12, of 2026-02-02T02:40:00.000Z, 7 events" };
+    if (this.breaksOff) return;
+    this.clusterId = "hop_00000000000000b2";
+    yield { text: "This is node 4 of hop_00000000000000b2", finished: true };
   }
 
   async init({ identity }: Asker) {
@@ -74,6 +99,7 @@ export class MemoryCluster implements ClusterControl {
   leave = (node: number | undefined) => this.change(`leave ${node ?? "self"}`);
   split = (shard: number, at: number | undefined) => this.change(`split ${shard} at ${at ?? "the middle"}`);
   merge = (left: number) => this.change(`merge ${left}`);
+  compact = (shard: number) => this.change(`compact ${shard}`);
   move = (move: { shard: number; from: number; to: number }) => this.change(`move ${move.shard} from ${move.from} to ${move.to}`);
   transfer = (to: { shard: number; to: number }) => this.change(`transfer ${to.shard} to ${to.to}`);
 
@@ -88,8 +114,9 @@ export class MemoryCluster implements ClusterControl {
         version: "1.2.3",
         zone: "a",
         replicas: 2,
-        diskBytes: 3 << 20,
-        ...(node === 3 ? { state: MemberState.unreachable, unreachableSinceMs: Date.now() - 90_000 } : { state: MemberState.live }),
+        ...(node === 3
+          ? { state: MemberState.unreachable, unreachableSinceMs: Date.now() - 90_000 }
+          : { state: MemberState.live, diskBytes: 3 << 20 }),
       };
     });
     return page(all, ({ node }) => node as number, request);
@@ -107,6 +134,12 @@ export class MemoryCluster implements ClusterControl {
 
   async *verify(): AsyncIterable<VerifyReplyInit> {
     yield* this.verified;
+  }
+
+  async setReplication({ count, reason }: { readonly count: number; readonly reason: string }, { identity }: Asker) {
+    this.asked.push(`replication ${count} because ${reason}`);
+    this.replication = { count, version: 2, changedMs: 1_770_000_000_000, identity, reason };
+    return this.replication;
   }
 
   async setEntry(change: EntryChange, { identity }: Asker): Promise<number> {
@@ -163,7 +196,7 @@ export class MemoryCluster implements ClusterControl {
       bytes: 5 << 20,
       rateMilli: 12_500,
       change: shard === 1 ? "" : "moving from node 3 to node 4",
-      reportedMs: 1_770_000_000_000,
+      reportedMs: this.reportedMs,
       replica: [
         { node: 1, matchIndex: 1200, progress: "leader", live: true },
         { node: 3, matchIndex: 1100, lag: 100, progress: "probe" },

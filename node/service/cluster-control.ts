@@ -14,6 +14,7 @@ import type {
   Identity,
   NodesInit,
   ProgressInit,
+  ReplicationSettingInit,
   ShardInfoInit,
   VerifyReplyInit,
 } from "#proto";
@@ -63,6 +64,11 @@ export interface ClusterControl extends NodeList {
   status(): Promise<ClusterStatusInit>;
   /** Makes a cluster of this node. Rejects with ALREADY_MEMBER. */
   init(asker: Asker): Promise<ClusterInitReplyInit>;
+  /**
+   * Makes a cluster of this node out of what another one had uploaded; given up when the stream is left. Rejects with
+   * ALREADY_MEMBER, BAD_REQUEST for what is not there, HASH_MISMATCH for what is damaged.
+   */
+  restore(wanted: { readonly objectStore: string; readonly cluster: string }, asker: Asker): ProgressStream;
   /** More seeds for a node that looks for a cluster; ends when it is a member. Rejects with ALREADY_MEMBER. */
   join(seeds: readonly string[], asker: Asker): ProgressStream;
   /** `node` left out: this one. Rejects with NODE_NOT_FOUND, or BAD_REQUEST for the last node. */
@@ -82,11 +88,16 @@ export interface ClusterControl extends NodeList {
    */
   split(shard: ShardId, at: Key | undefined, asker: Asker): ProgressStream;
   merge(left: ShardId, asker: Asker): ProgressStream;
+  /** Merges sealed segments. Rejects with SHARD_NOT_FOUND, and BAD_REQUEST where its leader has no object storage. */
+  compact(shard: ShardId, asker: Asker): ProgressStream;
   move(move: { readonly shard: ShardId; readonly from: NodeId; readonly to: NodeId }, asker: Asker): ProgressStream;
   transfer(transfer: { readonly shard: ShardId; readonly to: NodeId }, asker: Asker): ProgressStream;
 
   /** One verdict for each shard; `shard` left out: all of them. */
   verify(shard: ShardId | undefined, asker: Asker): AsyncIterable<VerifyReplyInit>;
+
+  /** Resolves with the setting as it is then. Rejects with BAD_REQUEST for a count that is none. */
+  setReplication(wanted: { readonly count: number; readonly reason: string }, asker: Asker): Promise<ReplicationSettingInit | undefined>;
 
   /** Resolves with the entry's new version. Rejects with VERSION_CONFLICT. */
   setEntry(change: EntryChange, asker: Asker): Promise<number>;

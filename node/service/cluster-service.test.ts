@@ -76,6 +76,7 @@ describe("changes", () => {
     await all(client.cluster.split({ shard: 1 }));
     await all(client.cluster.split({ shard: 1, at: 2 ** 47 }));
     await all(client.cluster.merge(1));
+    await all(client.cluster.compact(3));
     await all(client.cluster.transfer({ shard: 0, to: 2 }));
     await all(client.cluster.leave(0));
     await all(client.cluster.join(["node-1", "[::1]:7072"]));
@@ -83,6 +84,7 @@ describe("changes", () => {
       "split 1 at the middle",
       `split 1 at ${2 ** 47}`,
       "merge 1",
+      "compact 3",
       "transfer 0 to 2",
       "leave self",
       "join node-1 [::1]:7072",
@@ -93,6 +95,7 @@ describe("changes", () => {
     ['"shard" is 0, which is placement', () => client.cluster.split({ shard: 0 })],
     ['"at" is', () => client.cluster.split({ shard: 1, at: 2 ** 48 })],
     ['"left" is 0', () => client.cluster.merge(0)],
+    ['"shard" is 0, which is placement', () => client.cluster.compact(0)],
     ['"to" is node 2, as is "from"', () => client.cluster.move({ shard: 1, from: 2, to: 2 })],
     ['"from" is 0', () => client.cluster.move({ shard: 1, to: 2 })],
     ['"to" is 0', () => client.cluster.transfer({ shard: 1 })],

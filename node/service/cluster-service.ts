@@ -37,7 +37,7 @@ export class ClusterService {
   addTo(server: Server): void {
     this.addMembership(server);
     this.addShards(server);
-    this.addEntries(server);
+    this.addSettings(server);
   }
 
   private addMembership(server: Server): void {
@@ -47,6 +47,7 @@ export class ClusterService {
     const early: Edge = { ...edge, whyNotOpen: () => undefined };
     addUnary(server, early, m.init, (_, call) => control.init(call));
     addUnary(server, early, m.status, () => control.status());
+    addServerStream(server, early, m.restore, (request, call) => control.restore(request, call));
     addServerStream(server, early, m.join, (request, call) => control.join(checkSeeds(request.seed), call));
     addServerStream(server, edge, m.leave, ({ node }, call) => control.leave(node === 0 ? undefined : checkNode("leave", node), call));
     addUnary(server, edge, m.listMembers, async (request) => {
@@ -67,6 +68,9 @@ export class ClusterService {
       control.split(checkShard("split a shard", "shard", shard), checkKey("split a shard", at), call),
     );
     addServerStream(server, edge, m.mergeShard, ({ left }, call) => control.merge(checkShard("merge shards", "left", left), call));
+    addServerStream(server, edge, m.compactShard, ({ shard }, call) =>
+      control.compact(checkShard("compact a shard", "shard", shard), call),
+    );
     addServerStream(server, edge, m.moveShard, (request, call) => {
       const doing = "move a replica";
       const move = {
@@ -87,9 +91,12 @@ export class ClusterService {
     });
   }
 
-  private addEntries(server: Server): void {
+  private addSettings(server: Server): void {
     const { control, edge } = this;
     const m = clusterMethods;
+    addUnary(server, edge, m.setReplication, async ({ count, reason }, call) => ({
+      replication: await control.setReplication({ count, reason: checkReason("set the replication factor", reason) }, call),
+    }));
     addUnary(server, edge, m.setEntry, async (request, call) => ({ version: await control.setEntry(checkChange(request), call) }));
     addUnary(server, edge, m.getEntry, (request) => control.entry(checkEntryName("read an entry", request)));
     addUnary(server, edge, m.listEntries, async (request) => {
@@ -164,6 +171,13 @@ function checkName(doing: string, field: string, value: string): string {
 
 function checkEntryName(doing: string, request: { readonly class: string; readonly name: string }) {
   return { class: checkClass(doing, request.class), name: checkName(doing, "name", request.name) };
+}
+
+function checkReason(doing: string, reason: string): string {
+  const bytes = Buffer.byteLength(reason);
+  if (bytes > limits.textBytesMax) throw bad(doing, "reason", `has ${bytes} bytes, want at most ${limits.textBytesMax}`);
+  if (!reason.isWellFormed()) throw bad(doing, "reason", "is not well-formed Unicode");
+  return reason;
 }
 
 function checkChange(request: SetEntryRequest): EntryChange {

@@ -22,7 +22,7 @@ class HeldBlobs implements BlobStore {
     });
   }
 
-  size(sha256: Uint8Array): Promise<number | undefined> {
+  claim(sha256: Uint8Array): Promise<number | undefined> {
     return Promise.resolve(this.stored.get(sha256.toHex()));
   }
 }

@@ -11,8 +11,8 @@ import type { DurableRef, Payload } from "#proto";
 export interface BlobStore {
   /** Stores the bytes durably. Rejects with `HopError` NO_SPACE or STORE_UNAVAILABLE. */
   put(data: Uint8Array): Promise<DurableRef>;
-  /** Size in bytes of a stored blob, or undefined. */
-  size(sha256: Uint8Array): Promise<number | undefined>;
+  /** Size in bytes of a stored blob, which an event may name from now on as if it had just been put; or undefined. */
+  claim(sha256: Uint8Array): Promise<number | undefined>;
 }
 
 const hashBytes = 32;
@@ -44,9 +44,10 @@ export class PayloadEdge {
     if (payload !== undefined) checkShape(payload);
   }
 
-  /** Rejects with `HopError` BLOB_NOT_FOUND unless the blob is stored here. `doing` opens the message. */
+  /** Rejects with `HopError` BLOB_NOT_FOUND unless the blob is stored; then an event may name it. `doing` opens the message. */
   async requireBlob(sha256: Uint8Array, doing: string): Promise<void> {
-    if ((await this.blobs.size(sha256)) === undefined) throw new HopError("BLOB_NOT_FOUND", `${doing}: no blob ${toHex(sha256)} is stored`);
+    if ((await this.blobs.claim(sha256)) === undefined)
+      throw new HopError("BLOB_NOT_FOUND", `${doing}: no blob ${toHex(sha256)} is stored`);
   }
 
   private async admitAll(payloads: readonly Payload[]): Promise<void> {
@@ -60,7 +61,7 @@ export class PayloadEdge {
   }
 
   private async checkStored(ref: DurableRef): Promise<void> {
-    const size = await this.blobs.size(ref.sha256);
+    const size = await this.blobs.claim(ref.sha256);
     if (size === undefined)
       throw new HopError("BLOB_NOT_FOUND", `Cannot take a payload by reference: no blob ${toHex(ref.sha256)} is stored`);
     if (size !== ref.size)

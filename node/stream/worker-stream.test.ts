@@ -36,7 +36,7 @@ class Connected {
   constructor(node: RoutingNode) {
     const { shards, router, peer, self } = node;
     const note = () => {};
-    const stored = { put: () => Promise.reject(new Error("nothing is stored here")), size: () => Promise.resolve(undefined) };
+    const stored = { put: () => Promise.reject(new Error("nothing is stored here")), claim: () => Promise.resolve(undefined) };
     const parts: WorkerStreamParts = {
       clusterId: "c1",
       version: "0.2.0",

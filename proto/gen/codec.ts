@@ -312,6 +312,7 @@ export const EventKind = {
   bundleDeployed: 128,
   clusterCreated: 129,
   replicationWanted: 130,
+  clusterRestored: 131,
   nodeJoined: 132,
   nodeUpdated: 133,
   nodeLeaving: 134,
@@ -1303,56 +1304,71 @@ export function decodeBundleDeployed(r: Reader, end: number): BundleDeployed {
 export interface ClusterCreated {
   clusterId: string;
   replicationWanted: number;
+  objects: string;
+  restoreEpoch: number;
 }
 export interface ClusterCreatedInit {
   clusterId?: string | undefined;
   replicationWanted?: number | undefined;
+  objects?: string | undefined;
+  restoreEpoch?: number | undefined;
 }
 
 export function encodeClusterCreated(w: Writer, m: ClusterCreatedInit): void {
   if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
   if (m.replicationWanted !== undefined && m.replicationWanted !== 0) { w.varint(16); w.varint(m.replicationWanted); }
+  if (m.objects !== undefined && m.objects !== "") { w.text(26, m.objects); }
+  if (m.restoreEpoch !== undefined && m.restoreEpoch !== 0) { w.varint(32); w.varint(m.restoreEpoch); }
 }
 
 export function decodeClusterCreated(r: Reader, end: number): ClusterCreated {
   let clusterId_: string = "";
   let replicationWanted_: number = 0;
+  let objects_: string = "";
+  let restoreEpoch_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: clusterId_ = r.text(end); break;
       case 16: replicationWanted_ = r.varint(); break;
+      case 26: objects_ = r.text(end); break;
+      case 32: restoreEpoch_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { clusterId: clusterId_, replicationWanted: replicationWanted_ };
+  return { clusterId: clusterId_, replicationWanted: replicationWanted_, objects: objects_, restoreEpoch: restoreEpoch_ };
 }
 
 export interface ReplicationWanted {
   count: number;
+  reason: string;
 }
 export interface ReplicationWantedInit {
   count?: number | undefined;
+  reason?: string | undefined;
 }
 
 export function encodeReplicationWanted(w: Writer, m: ReplicationWantedInit): void {
   if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
 }
 
 export function decodeReplicationWanted(r: Reader, end: number): ReplicationWanted {
   let count_: number = 0;
+  let reason_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: count_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { count: count_ };
+  return { count: count_, reason: reason_ };
 }
 
 export interface NodeInfo {
@@ -2505,13 +2521,15 @@ export type ShardChange =
   | {  kind: "frozen"; value: ShardFrozen }
   | {  kind: "thawed"; value: ShardThawed }
   | {  kind: "absorbed"; value: ShardAbsorbed }
+  | {  kind: "sealed"; value: ShardSealed }
   | {  kind: "unknown" };
 export type ShardChangeInit =
   | {  kind: "led"; value: ShardLedInit }
   | {  kind: "split"; value: ShardSplitInit }
   | {  kind: "frozen"; value: ShardFrozenInit }
   | {  kind: "thawed"; value: ShardThawedInit }
-  | {  kind: "absorbed"; value: ShardAbsorbedInit };
+  | {  kind: "absorbed"; value: ShardAbsorbedInit }
+  | {  kind: "sealed"; value: ShardSealedInit };
 
 export function encodeShardChange(w: Writer, m: ShardChangeInit): void {
   switch (m.kind) {
@@ -2520,6 +2538,7 @@ export function encodeShardChange(w: Writer, m: ShardChangeInit): void {
     case "frozen": { const mark = w.begin(26); encodeShardFrozen(w, m.value); w.close(mark); } break;
     case "thawed": { const mark = w.begin(34); encodeShardThawed(w, m.value); w.close(mark); } break;
     case "absorbed": { const mark = w.begin(42); encodeShardAbsorbed(w, m.value); w.close(mark); } break;
+    case "sealed": { const mark = w.begin(50); encodeShardSealed(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -2530,6 +2549,7 @@ export function decodeShardChange(r: Reader, end: number): ShardChange {
   let frozen_: ShardFrozen | undefined;
   let thawed_: ShardThawed | undefined;
   let absorbed_: ShardAbsorbed | undefined;
+  let sealed_: ShardSealed | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2539,6 +2559,7 @@ export function decodeShardChange(r: Reader, end: number): ShardChange {
       case 26: frozen_ = decodeShardFrozen(r, r.extent(end)); choice = 3; break;
       case 34: thawed_ = decodeShardThawed(r, r.extent(end)); choice = 4; break;
       case 42: absorbed_ = decodeShardAbsorbed(r, r.extent(end)); choice = 5; break;
+      case 50: sealed_ = decodeShardSealed(r, r.extent(end)); choice = 6; break;
       default: r.skip(tag, end);
     }
   }
@@ -2548,6 +2569,7 @@ export function decodeShardChange(r: Reader, end: number): ShardChange {
     : choice === 3 ? { kind: "frozen", value: frozen_ as ShardFrozen }
     : choice === 4 ? { kind: "thawed", value: thawed_ as ShardThawed }
     : choice === 5 ? { kind: "absorbed", value: absorbed_ as ShardAbsorbed }
+    : choice === 6 ? { kind: "sealed", value: sealed_ as ShardSealed }
     : { kind: "unknown" };
 }
 
@@ -2704,6 +2726,46 @@ export function decodeShardAbsorbed(r: Reader, end: number): ShardAbsorbed {
   }
   r.leave(end);
   return { shard: shard_, through: through_, last: last_, ancestor: ancestor_, clockMs: clockMs_ };
+}
+
+export interface ShardSealed {
+  through: number;
+  manifest: number;
+  sha256: Uint8Array;
+  statesThrough: number;
+}
+export interface ShardSealedInit {
+  through?: number | undefined;
+  manifest?: number | undefined;
+  sha256?: Uint8Array | undefined;
+  statesThrough?: number | undefined;
+}
+
+export function encodeShardSealed(w: Writer, m: ShardSealedInit): void {
+  if (m.through !== undefined && m.through !== 0) { w.varint(8); w.varint(m.through); }
+  if (m.manifest !== undefined && m.manifest !== 0) { w.varint(16); w.varint(m.manifest); }
+  if (m.sha256 !== undefined && m.sha256.length > 0) { w.field(26, m.sha256); }
+  if (m.statesThrough !== undefined && m.statesThrough !== 0) { w.varint(32); w.varint(m.statesThrough); }
+}
+
+export function decodeShardSealed(r: Reader, end: number): ShardSealed {
+  let through_: number = 0;
+  let manifest_: number = 0;
+  let sha256_: Uint8Array = noBytes;
+  let statesThrough_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: through_ = r.varint(); break;
+      case 16: manifest_ = r.varint(); break;
+      case 26: sha256_ = r.view(end); break;
+      case 32: statesThrough_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { through: through_, manifest: manifest_, sha256: sha256_, statesThrough: statesThrough_ };
 }
 
 export interface RunDelivered {
@@ -3127,6 +3189,10 @@ export interface ShardHeader {
   ancestor: number[];
   joined: JoinedKeys[];
   changedIndex: number;
+  sealedThrough: number;
+  manifest: number;
+  manifestSha256: Uint8Array;
+  statesThrough: number;
 }
 export interface ShardHeaderInit {
   format?: number | undefined;
@@ -3139,6 +3205,10 @@ export interface ShardHeaderInit {
   ancestor?: readonly number[] | undefined;
   joined?: readonly JoinedKeysInit[] | undefined;
   changedIndex?: number | undefined;
+  sealedThrough?: number | undefined;
+  manifest?: number | undefined;
+  manifestSha256?: Uint8Array | undefined;
+  statesThrough?: number | undefined;
 }
 
 export function encodeShardHeader(w: Writer, m: ShardHeaderInit): void {
@@ -3152,6 +3222,10 @@ export function encodeShardHeader(w: Writer, m: ShardHeaderInit): void {
   if (m.ancestor !== undefined) for (const item of m.ancestor) { w.varint(64); w.varint(item); }
   if (m.joined !== undefined) for (const item of m.joined) { { const mark = w.begin(74); encodeJoinedKeys(w, item); w.close(mark); } }
   if (m.changedIndex !== undefined && m.changedIndex !== 0) { w.varint(80); w.varint(m.changedIndex); }
+  if (m.sealedThrough !== undefined && m.sealedThrough !== 0) { w.varint(88); w.varint(m.sealedThrough); }
+  if (m.manifest !== undefined && m.manifest !== 0) { w.varint(96); w.varint(m.manifest); }
+  if (m.manifestSha256 !== undefined && m.manifestSha256.length > 0) { w.field(106, m.manifestSha256); }
+  if (m.statesThrough !== undefined && m.statesThrough !== 0) { w.varint(112); w.varint(m.statesThrough); }
 }
 
 export function decodeShardHeader(r: Reader, end: number): ShardHeader {
@@ -3165,6 +3239,10 @@ export function decodeShardHeader(r: Reader, end: number): ShardHeader {
   const ancestor_: number[] = [];
   const joined_: JoinedKeys[] = [];
   let changedIndex_: number = 0;
+  let sealedThrough_: number = 0;
+  let manifest_: number = 0;
+  let manifestSha256_: Uint8Array = noBytes;
+  let statesThrough_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3179,11 +3257,15 @@ export function decodeShardHeader(r: Reader, end: number): ShardHeader {
       case 64: ancestor_.push(r.varint()); break;
       case 74: joined_.push(decodeJoinedKeys(r, r.extent(end))); break;
       case 80: changedIndex_ = r.varint(); break;
+      case 88: sealedThrough_ = r.varint(); break;
+      case 96: manifest_ = r.varint(); break;
+      case 106: manifestSha256_ = r.view(end); break;
+      case 112: statesThrough_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, first: first_, last: last_, epoch: epoch_, leader: leader_, frozenInto: frozenInto_, frozenIndex: frozenIndex_, ancestor: ancestor_, joined: joined_, changedIndex: changedIndex_ };
+  return { format: format_, first: first_, last: last_, epoch: epoch_, leader: leader_, frozenInto: frozenInto_, frozenIndex: frozenIndex_, ancestor: ancestor_, joined: joined_, changedIndex: changedIndex_, sealedThrough: sealedThrough_, manifest: manifest_, manifestSha256: manifestSha256_, statesThrough: statesThrough_ };
 }
 
 export interface JoinedKeys {
@@ -5674,6 +5756,36 @@ export function decodeClusterInitReply(r: Reader, end: number): ClusterInitReply
   return { clusterId: clusterId_, node: node_ };
 }
 
+export interface ClusterRestoreRequest {
+  objectStore: string;
+  cluster: string;
+}
+export interface ClusterRestoreRequestInit {
+  objectStore?: string | undefined;
+  cluster?: string | undefined;
+}
+
+export function encodeClusterRestoreRequest(w: Writer, m: ClusterRestoreRequestInit): void {
+  if (m.objectStore !== undefined && m.objectStore !== "") { w.text(10, m.objectStore); }
+  if (m.cluster !== undefined && m.cluster !== "") { w.text(18, m.cluster); }
+}
+
+export function decodeClusterRestoreRequest(r: Reader, end: number): ClusterRestoreRequest {
+  let objectStore_: string = "";
+  let cluster_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: objectStore_ = r.text(end); break;
+      case 18: cluster_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { objectStore: objectStore_, cluster: cluster_ };
+}
+
 export interface ClusterJoinRequest {
   seed: string[];
 }
@@ -5767,6 +5879,9 @@ export interface ClusterStatus {
   replicationFactor: number;
   underWay: string[];
   peer: string;
+  replicationWanted: number;
+  replication: ReplicationSetting | undefined;
+  unsealed: string;
 }
 export interface ClusterStatusInit {
   clusterId?: string | undefined;
@@ -5786,6 +5901,9 @@ export interface ClusterStatusInit {
   replicationFactor?: number | undefined;
   underWay?: readonly string[] | undefined;
   peer?: string | undefined;
+  replicationWanted?: number | undefined;
+  replication?: ReplicationSettingInit | undefined;
+  unsealed?: string | undefined;
 }
 
 export function encodeClusterStatus(w: Writer, m: ClusterStatusInit): void {
@@ -5806,6 +5924,9 @@ export function encodeClusterStatus(w: Writer, m: ClusterStatusInit): void {
   if (m.replicationFactor !== undefined && m.replicationFactor !== 0) { w.varint(120); w.varint(m.replicationFactor); }
   if (m.underWay !== undefined) for (const item of m.underWay) { w.text(130, item); }
   if (m.peer !== undefined && m.peer !== "") { w.text(138, m.peer); }
+  if (m.replicationWanted !== undefined && m.replicationWanted !== 0) { w.varint(144); w.varint(m.replicationWanted); }
+  if (m.replication !== undefined) { { const mark = w.begin(154); encodeReplicationSetting(w, m.replication); w.close(mark); } }
+  if (m.unsealed !== undefined && m.unsealed !== "") { w.text(162, m.unsealed); }
 }
 
 export function decodeClusterStatus(r: Reader, end: number): ClusterStatus {
@@ -5826,6 +5947,9 @@ export function decodeClusterStatus(r: Reader, end: number): ClusterStatus {
   let replicationFactor_: number = 0;
   const underWay_: string[] = [];
   let peer_: string = "";
+  let replicationWanted_: number = 0;
+  let replication_: ReplicationSetting | undefined;
+  let unsealed_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5847,11 +5971,14 @@ export function decodeClusterStatus(r: Reader, end: number): ClusterStatus {
       case 120: replicationFactor_ = r.varint(); break;
       case 130: underWay_.push(r.text(end)); break;
       case 138: peer_ = r.text(end); break;
+      case 144: replicationWanted_ = r.varint(); break;
+      case 154: replication_ = decodeReplicationSetting(r, r.extent(end)); break;
+      case 162: unsealed_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { clusterId: clusterId_, node: node_, phase: phase_, seed: seed_, version: version_, placementLeader: placementLeader_, placementVoter: placementVoter_, epoch: epoch_, nodesLive: nodesLive_, nodesTotal: nodesTotal_, shardsTotal: shardsTotal_, shardsUnderReplicated: shardsUnderReplicated_, shardsWithoutLeader: shardsWithoutLeader_, versions: versions_, replicationFactor: replicationFactor_, underWay: underWay_, peer: peer_ };
+  return { clusterId: clusterId_, node: node_, phase: phase_, seed: seed_, version: version_, placementLeader: placementLeader_, placementVoter: placementVoter_, epoch: epoch_, nodesLive: nodesLive_, nodesTotal: nodesTotal_, shardsTotal: shardsTotal_, shardsUnderReplicated: shardsUnderReplicated_, shardsWithoutLeader: shardsWithoutLeader_, versions: versions_, replicationFactor: replicationFactor_, underWay: underWay_, peer: peer_, replicationWanted: replicationWanted_, replication: replication_, unsealed: unsealed_ };
 }
 
 export interface SeedAttempt {
@@ -6349,6 +6476,31 @@ export function decodeMergeShardRequest(r: Reader, end: number): MergeShardReque
   return { left: left_ };
 }
 
+export interface CompactShardRequest {
+  shard: number;
+}
+export interface CompactShardRequestInit {
+  shard?: number | undefined;
+}
+
+export function encodeCompactShardRequest(w: Writer, m: CompactShardRequestInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+}
+
+export function decodeCompactShardRequest(r: Reader, end: number): CompactShardRequest {
+  let shard_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_ };
+}
+
 export interface MoveShardRequest {
   shard: number;
   from: number;
@@ -6532,6 +6684,61 @@ export function decodeReplicaHashes(r: Reader, end: number): ReplicaHashes {
   }
   r.leave(end);
   return { node: node_, appliedIndex: appliedIndex_, stateHash: stateHash_, logHash: logHash_, problem: problem_ };
+}
+
+export interface SetReplicationRequest {
+  count: number;
+  reason: string;
+}
+export interface SetReplicationRequestInit {
+  count?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeSetReplicationRequest(w: Writer, m: SetReplicationRequestInit): void {
+  if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodeSetReplicationRequest(r: Reader, end: number): SetReplicationRequest {
+  let count_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: count_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { count: count_, reason: reason_ };
+}
+
+export interface SetReplicationReply {
+  replication: ReplicationSetting | undefined;
+}
+export interface SetReplicationReplyInit {
+  replication?: ReplicationSettingInit | undefined;
+}
+
+export function encodeSetReplicationReply(w: Writer, m: SetReplicationReplyInit): void {
+  if (m.replication !== undefined) { { const mark = w.begin(10); encodeReplicationSetting(w, m.replication); w.close(mark); } }
+}
+
+export function decodeSetReplicationReply(r: Reader, end: number): SetReplicationReply {
+  let replication_: ReplicationSetting | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: replication_ = decodeReplicationSetting(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { replication: replication_ };
 }
 
 export interface ClusterEntry {
@@ -7482,57 +7689,126 @@ export function decodeBlobHashes(r: Reader, end: number): BlobHashes {
   return { sha256: sha256_ };
 }
 
+export interface BlobRest {
+  sha256: Uint8Array;
+  from: number;
+}
+export interface BlobRestInit {
+  sha256?: Uint8Array | undefined;
+  from?: number | undefined;
+}
+
+export function encodeBlobRest(w: Writer, m: BlobRestInit): void {
+  if (m.sha256 !== undefined && m.sha256.length > 0) { w.field(10, m.sha256); }
+  if (m.from !== undefined && m.from !== 0) { w.varint(16); w.varint(m.from); }
+}
+
+export function decodeBlobRest(r: Reader, end: number): BlobRest {
+  let sha256_: Uint8Array = noBytes;
+  let from_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: sha256_ = r.view(end); break;
+      case 16: from_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { sha256: sha256_, from: from_ };
+}
+
+export interface OldBlobs {
+  sha256: Uint8Array[];
+  hasReleased: boolean;
+}
+export interface OldBlobsInit {
+  sha256?: readonly Uint8Array[] | undefined;
+  hasReleased?: boolean | undefined;
+}
+
+export function encodeOldBlobs(w: Writer, m: OldBlobsInit): void {
+  if (m.sha256 !== undefined) for (const item of m.sha256) { w.field(10, item); }
+  if (m.hasReleased === true) { w.varint(16); w.varint(1); }
+}
+
+export function decodeOldBlobs(r: Reader, end: number): OldBlobs {
+  const sha256_: Uint8Array[] = [];
+  let hasReleased_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: sha256_.push(r.view(end)); break;
+      case 16: hasReleased_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { sha256: sha256_, hasReleased: hasReleased_ };
+}
+
 export interface DigestRequest {
   shard: number;
   index: number;
+  behind: number;
 }
 export interface DigestRequestInit {
   shard?: number | undefined;
   index?: number | undefined;
+  behind?: number | undefined;
 }
 
 export function encodeDigestRequest(w: Writer, m: DigestRequestInit): void {
   if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
   if (m.index !== undefined && m.index !== 0) { w.varint(16); w.varint(m.index); }
+  if (m.behind !== undefined && m.behind !== 0) { w.varint(24); w.varint(m.behind); }
 }
 
 export function decodeDigestRequest(r: Reader, end: number): DigestRequest {
   let shard_: number = 0;
   let index_: number = 0;
+  let behind_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: shard_ = r.varint(); break;
       case 16: index_ = r.varint(); break;
+      case 24: behind_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { shard: shard_, index: index_ };
+  return { shard: shard_, index: index_, behind: behind_ };
 }
 
 export interface ReplicaDigest {
   appliedIndex: number;
   stateHash: Uint8Array;
   logHash: Uint8Array;
+  behind: number;
 }
 export interface ReplicaDigestInit {
   appliedIndex?: number | undefined;
   stateHash?: Uint8Array | undefined;
   logHash?: Uint8Array | undefined;
+  behind?: number | undefined;
 }
 
 export function encodeReplicaDigest(w: Writer, m: ReplicaDigestInit): void {
   if (m.appliedIndex !== undefined && m.appliedIndex !== 0) { w.varint(8); w.varint(m.appliedIndex); }
   if (m.stateHash !== undefined && m.stateHash.length > 0) { w.field(18, m.stateHash); }
   if (m.logHash !== undefined && m.logHash.length > 0) { w.field(26, m.logHash); }
+  if (m.behind !== undefined && m.behind !== 0) { w.varint(32); w.varint(m.behind); }
 }
 
 export function decodeReplicaDigest(r: Reader, end: number): ReplicaDigest {
   let appliedIndex_: number = 0;
   let stateHash_: Uint8Array = noBytes;
   let logHash_: Uint8Array = noBytes;
+  let behind_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7540,11 +7816,12 @@ export function decodeReplicaDigest(r: Reader, end: number): ReplicaDigest {
       case 8: appliedIndex_ = r.varint(); break;
       case 18: stateHash_ = r.view(end); break;
       case 26: logHash_ = r.view(end); break;
+      case 32: behind_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { appliedIndex: appliedIndex_, stateHash: stateHash_, logHash: logHash_ };
+  return { appliedIndex: appliedIndex_, stateHash: stateHash_, logHash: logHash_, behind: behind_ };
 }
 
 export interface TransferRequest {
@@ -7575,6 +7852,46 @@ export function decodeTransferRequest(r: Reader, end: number): TransferRequest {
   }
   r.leave(end);
   return { shard: shard_, to: to_ };
+}
+
+export interface CompactionStep {
+  segments: number;
+  bytesBefore: number;
+  bytes: number;
+  manifest: number;
+}
+export interface CompactionStepInit {
+  segments?: number | undefined;
+  bytesBefore?: number | undefined;
+  bytes?: number | undefined;
+  manifest?: number | undefined;
+}
+
+export function encodeCompactionStep(w: Writer, m: CompactionStepInit): void {
+  if (m.segments !== undefined && m.segments !== 0) { w.varint(8); w.varint(m.segments); }
+  if (m.bytesBefore !== undefined && m.bytesBefore !== 0) { w.varint(16); w.varint(m.bytesBefore); }
+  if (m.bytes !== undefined && m.bytes !== 0) { w.varint(24); w.varint(m.bytes); }
+  if (m.manifest !== undefined && m.manifest !== 0) { w.varint(32); w.varint(m.manifest); }
+}
+
+export function decodeCompactionStep(r: Reader, end: number): CompactionStep {
+  let segments_: number = 0;
+  let bytesBefore_: number = 0;
+  let bytes_: number = 0;
+  let manifest_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: segments_ = r.varint(); break;
+      case 16: bytesBefore_ = r.varint(); break;
+      case 24: bytes_ = r.varint(); break;
+      case 32: manifest_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { segments: segments_, bytesBefore: bytesBefore_, bytes: bytes_, manifest: manifest_ };
 }
 
 export interface PlacementAsk {
@@ -7665,6 +7982,31 @@ export function decodeClusterFigures(r: Reader, end: number): ClusterFigures {
   }
   r.leave(end);
   return { leader: leader_, node: node_ };
+}
+
+export interface DiskUse {
+  bytes: number;
+}
+export interface DiskUseInit {
+  bytes?: number | undefined;
+}
+
+export function encodeDiskUse(w: Writer, m: DiskUseInit): void {
+  if (m.bytes !== undefined && m.bytes !== 0) { w.varint(8); w.varint(m.bytes); }
+}
+
+export function decodeDiskUse(r: Reader, end: number): DiskUse {
+  let bytes_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: bytes_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { bytes: bytes_ };
 }
 
 export interface HeardNode {
@@ -8445,6 +8787,7 @@ export interface PlacementState {
   map: MapState | undefined;
   deploy: DeployState | undefined;
   entry: EntryState | undefined;
+  replication: ReplicationSetting | undefined;
 }
 export interface PlacementStateInit {
   format?: number | undefined;
@@ -8460,6 +8803,7 @@ export interface PlacementStateInit {
   map?: MapStateInit | undefined;
   deploy?: DeployStateInit | undefined;
   entry?: EntryStateInit | undefined;
+  replication?: ReplicationSettingInit | undefined;
 }
 
 export function encodePlacementState(w: Writer, m: PlacementStateInit): void {
@@ -8476,6 +8820,7 @@ export function encodePlacementState(w: Writer, m: PlacementStateInit): void {
   if (m.map !== undefined) { { const mark = w.begin(90); encodeMapState(w, m.map); w.close(mark); } }
   if (m.deploy !== undefined) { { const mark = w.begin(98); encodeDeployState(w, m.deploy); w.close(mark); } }
   if (m.entry !== undefined) { { const mark = w.begin(106); encodeEntryState(w, m.entry); w.close(mark); } }
+  if (m.replication !== undefined) { { const mark = w.begin(114); encodeReplicationSetting(w, m.replication); w.close(mark); } }
 }
 
 export function decodePlacementState(r: Reader, end: number): PlacementState {
@@ -8492,6 +8837,7 @@ export function decodePlacementState(r: Reader, end: number): PlacementState {
   let map_: MapState | undefined;
   let deploy_: DeployState | undefined;
   let entry_: EntryState | undefined;
+  let replication_: ReplicationSetting | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8509,11 +8855,12 @@ export function decodePlacementState(r: Reader, end: number): PlacementState {
       case 90: map_ = decodeMapState(r, r.extent(end)); break;
       case 98: deploy_ = decodeDeployState(r, r.extent(end)); break;
       case 106: entry_ = decodeEntryState(r, r.extent(end)); break;
+      case 114: replication_ = decodeReplicationSetting(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, timeMs: timeMs_, logical: logical_, cluster: cluster_, node: node_, map: map_, deploy: deploy_, entry: entry_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, timeMs: timeMs_, logical: logical_, cluster: cluster_, node: node_, map: map_, deploy: deploy_, entry: entry_, replication: replication_ };
 }
 
 export interface PlacementStates {
@@ -8544,6 +8891,86 @@ export function decodePlacementStates(r: Reader, end: number): PlacementStates {
   }
   r.leave(end);
   return { state: state_, appliedIndex: appliedIndex_ };
+}
+
+export interface ClusterRestored {
+  state: Uint8Array[];
+  cluster: ClusterCreated | undefined;
+  replication: ReplicationSetting | undefined;
+}
+export interface ClusterRestoredInit {
+  state?: readonly Uint8Array[] | undefined;
+  cluster?: ClusterCreatedInit | undefined;
+  replication?: ReplicationSettingInit | undefined;
+}
+
+export function encodeClusterRestored(w: Writer, m: ClusterRestoredInit): void {
+  if (m.state !== undefined) for (const item of m.state) { w.field(10, item); }
+  if (m.cluster !== undefined) { { const mark = w.begin(18); encodeClusterCreated(w, m.cluster); w.close(mark); } }
+  if (m.replication !== undefined) { { const mark = w.begin(26); encodeReplicationSetting(w, m.replication); w.close(mark); } }
+}
+
+export function decodeClusterRestored(r: Reader, end: number): ClusterRestored {
+  const state_: Uint8Array[] = [];
+  let cluster_: ClusterCreated | undefined;
+  let replication_: ReplicationSetting | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: state_.push(r.view(end)); break;
+      case 18: cluster_ = decodeClusterCreated(r, r.extent(end)); break;
+      case 26: replication_ = decodeReplicationSetting(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { state: state_, cluster: cluster_, replication: replication_ };
+}
+
+export interface PlacementUpload {
+  clusterId: string;
+  restoreEpoch: number;
+  number: number;
+  timeMs: number;
+  states: PlacementStates | undefined;
+}
+export interface PlacementUploadInit {
+  clusterId?: string | undefined;
+  restoreEpoch?: number | undefined;
+  number?: number | undefined;
+  timeMs?: number | undefined;
+  states?: PlacementStatesInit | undefined;
+}
+
+export function encodePlacementUpload(w: Writer, m: PlacementUploadInit): void {
+  if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
+  if (m.restoreEpoch !== undefined && m.restoreEpoch !== 0) { w.varint(16); w.varint(m.restoreEpoch); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.timeMs !== undefined && m.timeMs !== 0) { w.varint(32); w.varint(m.timeMs); }
+  if (m.states !== undefined) { { const mark = w.begin(42); encodePlacementStates(w, m.states); w.close(mark); } }
+}
+
+export function decodePlacementUpload(r: Reader, end: number): PlacementUpload {
+  let clusterId_: string = "";
+  let restoreEpoch_: number = 0;
+  let number_: number = 0;
+  let timeMs_: number = 0;
+  let states_: PlacementStates | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: clusterId_ = r.text(end); break;
+      case 16: restoreEpoch_ = r.varint(); break;
+      case 24: number_ = r.varint(); break;
+      case 32: timeMs_ = r.varint(); break;
+      case 42: states_ = decodePlacementStates(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { clusterId: clusterId_, restoreEpoch: restoreEpoch_, number: number_, timeMs: timeMs_, states: states_ };
 }
 
 export interface NodeState {
@@ -8977,6 +9404,7 @@ export interface PlacementView {
   retired: RetiredShardState[];
   deploy: DeployState[];
   entry: EntryState[];
+  replication: ReplicationSetting | undefined;
 }
 export interface PlacementViewInit {
   clusterId?: string | undefined;
@@ -8989,6 +9417,7 @@ export interface PlacementViewInit {
   retired?: readonly RetiredShardStateInit[] | undefined;
   deploy?: readonly DeployStateInit[] | undefined;
   entry?: readonly EntryStateInit[] | undefined;
+  replication?: ReplicationSettingInit | undefined;
 }
 
 export function encodePlacementView(w: Writer, m: PlacementViewInit): void {
@@ -9002,6 +9431,7 @@ export function encodePlacementView(w: Writer, m: PlacementViewInit): void {
   if (m.retired !== undefined) for (const item of m.retired) { { const mark = w.begin(66); encodeRetiredShardState(w, item); w.close(mark); } }
   if (m.deploy !== undefined) for (const item of m.deploy) { { const mark = w.begin(74); encodeDeployState(w, item); w.close(mark); } }
   if (m.entry !== undefined) for (const item of m.entry) { { const mark = w.begin(82); encodeEntryState(w, item); w.close(mark); } }
+  if (m.replication !== undefined) { { const mark = w.begin(90); encodeReplicationSetting(w, m.replication); w.close(mark); } }
 }
 
 export function decodePlacementView(r: Reader, end: number): PlacementView {
@@ -9015,6 +9445,7 @@ export function decodePlacementView(r: Reader, end: number): PlacementView {
   const retired_: RetiredShardState[] = [];
   const deploy_: DeployState[] = [];
   const entry_: EntryState[] = [];
+  let replication_: ReplicationSetting | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -9029,11 +9460,57 @@ export function decodePlacementView(r: Reader, end: number): PlacementView {
       case 66: retired_.push(decodeRetiredShardState(r, r.extent(end))); break;
       case 74: deploy_.push(decodeDeployState(r, r.extent(end))); break;
       case 82: entry_.push(decodeEntryState(r, r.extent(end))); break;
+      case 90: replication_ = decodeReplicationSetting(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { clusterId: clusterId_, version: version_, since: since_, mapEpoch: mapEpoch_, replicationWanted: replicationWanted_, node: node_, shard: shard_, retired: retired_, deploy: deploy_, entry: entry_ };
+  return { clusterId: clusterId_, version: version_, since: since_, mapEpoch: mapEpoch_, replicationWanted: replicationWanted_, node: node_, shard: shard_, retired: retired_, deploy: deploy_, entry: entry_, replication: replication_ };
+}
+
+export interface ReplicationSetting {
+  count: number;
+  version: number;
+  changedMs: number;
+  identity: Identity | undefined;
+  reason: string;
+}
+export interface ReplicationSettingInit {
+  count?: number | undefined;
+  version?: number | undefined;
+  changedMs?: number | undefined;
+  identity?: IdentityInit | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeReplicationSetting(w: Writer, m: ReplicationSettingInit): void {
+  if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+  if (m.changedMs !== undefined && m.changedMs !== 0) { w.varint(24); w.varint(m.changedMs); }
+  if (m.identity !== undefined) { { const mark = w.begin(34); encodeIdentity(w, m.identity); w.close(mark); } }
+  if (m.reason !== undefined && m.reason !== "") { w.text(42, m.reason); }
+}
+
+export function decodeReplicationSetting(r: Reader, end: number): ReplicationSetting {
+  let count_: number = 0;
+  let version_: number = 0;
+  let changedMs_: number = 0;
+  let identity_: Identity | undefined;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: count_ = r.varint(); break;
+      case 16: version_ = r.varint(); break;
+      case 24: changedMs_ = r.varint(); break;
+      case 34: identity_ = decodeIdentity(r, r.extent(end)); break;
+      case 42: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { count: count_, version: version_, changedMs: changedMs_, identity: identity_, reason: reason_ };
 }
 
 export type PlacementCommand =
@@ -9531,27 +10008,32 @@ export function decodeCancelCommand(r: Reader, end: number): CancelCommand {
 
 export interface ReplicationCommand {
   count: number;
+  reason: string;
 }
 export interface ReplicationCommandInit {
   count?: number | undefined;
+  reason?: string | undefined;
 }
 
 export function encodeReplicationCommand(w: Writer, m: ReplicationCommandInit): void {
   if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
 }
 
 export function decodeReplicationCommand(r: Reader, end: number): ReplicationCommand {
   let count_: number = 0;
+  let reason_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: count_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { count: count_ };
+  return { count: count_, reason: reason_ };
 }
 
 export interface EntryCommand {
@@ -9742,31 +10224,41 @@ export function decodeAnswerDone(r: Reader, end: number): AnswerDone {
 export interface AnswerJoined {
   clusterId: string;
   node: number;
+  objects: string;
+  restoreEpoch: number;
 }
 export interface AnswerJoinedInit {
   clusterId?: string | undefined;
   node?: number | undefined;
+  objects?: string | undefined;
+  restoreEpoch?: number | undefined;
 }
 
 export function encodeAnswerJoined(w: Writer, m: AnswerJoinedInit): void {
   if (m.clusterId !== undefined && m.clusterId !== "") { w.text(10, m.clusterId); }
   if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
+  if (m.objects !== undefined && m.objects !== "") { w.text(26, m.objects); }
+  if (m.restoreEpoch !== undefined && m.restoreEpoch !== 0) { w.varint(32); w.varint(m.restoreEpoch); }
 }
 
 export function decodeAnswerJoined(r: Reader, end: number): AnswerJoined {
   let clusterId_: string = "";
   let node_: number = 0;
+  let objects_: string = "";
+  let restoreEpoch_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: clusterId_ = r.text(end); break;
       case 16: node_ = r.varint(); break;
+      case 26: objects_ = r.text(end); break;
+      case 32: restoreEpoch_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { clusterId: clusterId_, node: node_ };
+  return { clusterId: clusterId_, node: node_, objects: objects_, restoreEpoch: restoreEpoch_ };
 }
 
 export interface AnswerLeased {
@@ -9947,31 +10439,36 @@ export function decodeAnswerRejected(r: Reader, end: number): AnswerRejected {
 export interface NodeReport {
   node: number;
   shard: ShardLoad[];
+  full: boolean;
 }
 export interface NodeReportInit {
   node?: number | undefined;
   shard?: readonly ShardLoadInit[] | undefined;
+  full?: boolean | undefined;
 }
 
 export function encodeNodeReport(w: Writer, m: NodeReportInit): void {
   if (m.node !== undefined && m.node !== 0) { w.varint(8); w.varint(m.node); }
   if (m.shard !== undefined) for (const item of m.shard) { { const mark = w.begin(18); encodeShardLoad(w, item); w.close(mark); } }
+  if (m.full === true) { w.varint(24); w.varint(1); }
 }
 
 export function decodeNodeReport(r: Reader, end: number): NodeReport {
   let node_: number = 0;
   const shard_: ShardLoad[] = [];
+  let full_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: node_ = r.varint(); break;
       case 18: shard_.push(decodeShardLoad(r, r.extent(end))); break;
+      case 24: full_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { node: node_, shard: shard_ };
+  return { node: node_, shard: shard_, full: full_ };
 }
 
 export interface ShardLoad {
@@ -10066,27 +10563,37 @@ export function decodeReplicaLag(r: Reader, end: number): ReplicaLag {
 
 export interface SnapshotAsked {
   shard: number;
+  transfer: Uint8Array;
+  from: number;
 }
 export interface SnapshotAskedInit {
   shard?: number | undefined;
+  transfer?: Uint8Array | undefined;
+  from?: number | undefined;
 }
 
 export function encodeSnapshotAsked(w: Writer, m: SnapshotAskedInit): void {
   if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.transfer !== undefined && m.transfer.length > 0) { w.field(18, m.transfer); }
+  if (m.from !== undefined && m.from !== 0) { w.varint(24); w.varint(m.from); }
 }
 
 export function decodeSnapshotAsked(r: Reader, end: number): SnapshotAsked {
   let shard_: number = 0;
+  let transfer_: Uint8Array = noBytes;
+  let from_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: shard_ = r.varint(); break;
+      case 18: transfer_ = r.view(end); break;
+      case 24: from_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { shard: shard_ };
+  return { shard: shard_, transfer: transfer_, from: from_ };
 }
 
 export interface SnapshotChunk {
@@ -10095,6 +10602,7 @@ export interface SnapshotChunk {
   row: SnapshotRow[];
   end: SnapshotEnd | undefined;
   run: IndexedRun[];
+  sealed: SealedLog[];
 }
 export interface SnapshotChunkInit {
   number?: number | undefined;
@@ -10102,6 +10610,7 @@ export interface SnapshotChunkInit {
   row?: readonly SnapshotRowInit[] | undefined;
   end?: SnapshotEndInit | undefined;
   run?: readonly IndexedRunInit[] | undefined;
+  sealed?: readonly SealedLogInit[] | undefined;
 }
 
 export function encodeSnapshotChunk(w: Writer, m: SnapshotChunkInit): void {
@@ -10110,6 +10619,7 @@ export function encodeSnapshotChunk(w: Writer, m: SnapshotChunkInit): void {
   if (m.row !== undefined) for (const item of m.row) { { const mark = w.begin(26); encodeSnapshotRow(w, item); w.close(mark); } }
   if (m.end !== undefined) { { const mark = w.begin(34); encodeSnapshotEnd(w, m.end); w.close(mark); } }
   if (m.run !== undefined) for (const item of m.run) { { const mark = w.begin(42); encodeIndexedRun(w, item); w.close(mark); } }
+  if (m.sealed !== undefined) for (const item of m.sealed) { { const mark = w.begin(50); encodeSealedLog(w, item); w.close(mark); } }
 }
 
 export function decodeSnapshotChunk(r: Reader, end: number): SnapshotChunk {
@@ -10118,6 +10628,7 @@ export function decodeSnapshotChunk(r: Reader, end: number): SnapshotChunk {
   const row_: SnapshotRow[] = [];
   let end_: SnapshotEnd | undefined;
   const run_: IndexedRun[] = [];
+  const sealed_: SealedLog[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -10127,11 +10638,42 @@ export function decodeSnapshotChunk(r: Reader, end: number): SnapshotChunk {
       case 26: row_.push(decodeSnapshotRow(r, r.extent(end))); break;
       case 34: end_ = decodeSnapshotEnd(r, r.extent(end)); break;
       case 42: run_.push(decodeIndexedRun(r, r.extent(end))); break;
+      case 50: sealed_.push(decodeSealedLog(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { number: number_, record: record_, row: row_, end: end_, run: run_ };
+  return { number: number_, record: record_, row: row_, end: end_, run: run_, sealed: sealed_ };
+}
+
+export interface SealedLog {
+  shard: number;
+  through: number;
+}
+export interface SealedLogInit {
+  shard?: number | undefined;
+  through?: number | undefined;
+}
+
+export function encodeSealedLog(w: Writer, m: SealedLogInit): void {
+  if (m.shard !== undefined && m.shard !== 0) { w.varint(8); w.varint(m.shard); }
+  if (m.through !== undefined && m.through !== 0) { w.varint(16); w.varint(m.through); }
+}
+
+export function decodeSealedLog(r: Reader, end: number): SealedLog {
+  let shard_: number = 0;
+  let through_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: shard_ = r.varint(); break;
+      case 16: through_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { shard: shard_, through: through_ };
 }
 
 export interface IndexedRun {

@@ -4,6 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { ReplicationSetting } from "./placement_pb.js";
 import type { Identity } from "./common_pb.js";
 
 /**
@@ -79,6 +80,31 @@ export declare type ClusterInitReply = Message<"hopskip.v1.ClusterInitReply"> & 
  * Use `create(ClusterInitReplySchema)` to create a new message.
  */
 export declare const ClusterInitReplySchema: GenMessage<ClusterInitReply>;
+
+/**
+ * @generated from message hopskip.v1.ClusterRestoreRequest
+ */
+export declare type ClusterRestoreRequest = Message<"hopskip.v1.ClusterRestoreRequest"> & {
+  /**
+   * What the node was started with; empty = that.
+   *
+   * @generated from field: string object_store = 1;
+   */
+  objectStore: string;
+
+  /**
+   * Begins the keys of the cluster's objects; empty = the only one that is there.
+   *
+   * @generated from field: string cluster = 2;
+   */
+  cluster: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ClusterRestoreRequest.
+ * Use `create(ClusterRestoreRequestSchema)` to create a new message.
+ */
+export declare const ClusterRestoreRequestSchema: GenMessage<ClusterRestoreRequest>;
 
 /**
  * @generated from message hopskip.v1.ClusterJoinRequest
@@ -234,6 +260,27 @@ export declare type ClusterStatus = Message<"hopskip.v1.ClusterStatus"> & {
    * @generated from field: string peer = 17;
    */
   peer: string;
+
+  /**
+   * Replicas that each shard is to have; `replication_factor` is what the members allow of it.
+   *
+   * @generated from field: uint32 replication_wanted = 18;
+   */
+  replicationWanted: number;
+
+  /**
+   * Who set that and why; unset while it is what the cluster was made with.
+   *
+   * @generated from field: hopskip.v1.ReplicationSetting replication = 19;
+   */
+  replication?: ReplicationSetting | undefined;
+
+  /**
+   * Why the node seals nothing any more; empty = it does, or has no object storage.
+   *
+   * @generated from field: string unsealed = 20;
+   */
+  unsealed: string;
 };
 
 /**
@@ -410,6 +457,8 @@ export declare type ClusterMember = Message<"hopskip.v1.ClusterMember"> & {
   replicas: number;
 
   /**
+   * What its data folder takes on its disk; 0 = not known, as it did not answer.
+   *
    * @generated from field: uint64 disk_bytes = 11;
    */
   diskBytes: bigint;
@@ -674,6 +723,22 @@ export declare type MergeShardRequest = Message<"hopskip.v1.MergeShardRequest"> 
 export declare const MergeShardRequestSchema: GenMessage<MergeShardRequest>;
 
 /**
+ * @generated from message hopskip.v1.CompactShardRequest
+ */
+export declare type CompactShardRequest = Message<"hopskip.v1.CompactShardRequest"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+};
+
+/**
+ * Describes the message hopskip.v1.CompactShardRequest.
+ * Use `create(CompactShardRequestSchema)` to create a new message.
+ */
+export declare const CompactShardRequestSchema: GenMessage<CompactShardRequest>;
+
+/**
  * @generated from message hopskip.v1.MoveShardRequest
  */
 export declare type MoveShardRequest = Message<"hopskip.v1.MoveShardRequest"> & {
@@ -828,6 +893,45 @@ export declare type ReplicaHashes = Message<"hopskip.v1.ReplicaHashes"> & {
  * Use `create(ReplicaHashesSchema)` to create a new message.
  */
 export declare const ReplicaHashesSchema: GenMessage<ReplicaHashes>;
+
+/**
+ * @generated from message hopskip.v1.SetReplicationRequest
+ */
+export declare type SetReplicationRequest = Message<"hopskip.v1.SetReplicationRequest"> & {
+  /**
+   * 1, 3, 5 or 7.
+   *
+   * @generated from field: uint32 count = 1;
+   */
+  count: number;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.SetReplicationRequest.
+ * Use `create(SetReplicationRequestSchema)` to create a new message.
+ */
+export declare const SetReplicationRequestSchema: GenMessage<SetReplicationRequest>;
+
+/**
+ * @generated from message hopskip.v1.SetReplicationReply
+ */
+export declare type SetReplicationReply = Message<"hopskip.v1.SetReplicationReply"> & {
+  /**
+   * @generated from field: hopskip.v1.ReplicationSetting replication = 1;
+   */
+  replication?: ReplicationSetting | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.SetReplicationReply.
+ * Use `create(SetReplicationReplySchema)` to create a new message.
+ */
+export declare const SetReplicationReplySchema: GenMessage<SetReplicationReply>;
 
 /**
  * @generated from message hopskip.v1.ClusterEntry
@@ -1089,6 +1193,17 @@ export declare const ClusterAdmin: GenService<{
     output: typeof ClusterInitReplySchema;
   },
   /**
+   * Rebuilds a cluster from object storage on the one node that is asked, which must belong to none.
+   * Given up where the caller stops listening.
+   *
+   * @generated from rpc hopskip.v1.ClusterAdmin.Restore
+   */
+  restore: {
+    methodKind: "server_streaming";
+    input: typeof ClusterRestoreRequestSchema;
+    output: typeof ProgressSchema;
+  },
+  /**
    * Gives a node that belongs to no cluster more addresses to ask; ends when it is a member.
    *
    * @generated from rpc hopskip.v1.ClusterAdmin.Join
@@ -1159,6 +1274,16 @@ export declare const ClusterAdmin: GenService<{
     output: typeof ProgressSchema;
   },
   /**
+   * Merges small sealed segments of the shard into larger ones, as far as that goes.
+   *
+   * @generated from rpc hopskip.v1.ClusterAdmin.CompactShard
+   */
+  compactShard: {
+    methodKind: "server_streaming";
+    input: typeof CompactShardRequestSchema;
+    output: typeof ProgressSchema;
+  },
+  /**
    * @generated from rpc hopskip.v1.ClusterAdmin.MoveShard
    */
   moveShard: {
@@ -1183,6 +1308,16 @@ export declare const ClusterAdmin: GenService<{
     methodKind: "server_streaming";
     input: typeof VerifyShardRequestSchema;
     output: typeof VerifyReplySchema;
+  },
+  /**
+   * How many replicas each shard is to have. The change goes on where nobody looks.
+   *
+   * @generated from rpc hopskip.v1.ClusterAdmin.SetReplication
+   */
+  setReplication: {
+    methodKind: "unary";
+    input: typeof SetReplicationRequestSchema;
+    output: typeof SetReplicationReplySchema;
   },
   /**
    * Versioned, attributed entries of the classes `namespace` and `policy`.

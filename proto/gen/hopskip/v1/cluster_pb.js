@@ -4,12 +4,13 @@
 
 import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_hopskip_v1_common } from "./common_pb.js";
+import { file_hopskip_v1_placement } from "./placement_pb.js";
 
 /**
  * Describes the file hopskip/v1/cluster.proto.
  */
 export const file_hopskip_v1_cluster = /*@__PURE__*/
-  fileDesc("Chhob3Bza2lwL3YxL2NsdXN0ZXIucHJvdG8SCmhvcHNraXAudjEiRwoIUHJvZ3Jlc3MSDAoEdGV4dBgBIAEoCRIMCgRkb25lGAIgASgEEg0KBXRvdGFsGAMgASgEEhAKCGZpbmlzaGVkGAQgASgIIhQKEkNsdXN0ZXJJbml0UmVxdWVzdCI0ChBDbHVzdGVySW5pdFJlcGx5EhIKCmNsdXN0ZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoDSIiChJDbHVzdGVySm9pblJlcXVlc3QSDAoEc2VlZBgBIAMoCSIjChNDbHVzdGVyTGVhdmVSZXF1ZXN0EgwKBG5vZGUYASABKA0iFgoUQ2x1c3RlclN0YXR1c1JlcXVlc3QipgMKDUNsdXN0ZXJTdGF0dXMSEgoKY2x1c3Rlcl9pZBgBIAEoCRIMCgRub2RlGAIgASgNEg0KBXBoYXNlGAMgASgNEiUKBHNlZWQYBCADKAsyFy5ob3Bza2lwLnYxLlNlZWRBdHRlbXB0Eg8KB3ZlcnNpb24YBSABKAkSGAoQcGxhY2VtZW50X2xlYWRlchgGIAEoDRIbCg9wbGFjZW1lbnRfdm90ZXIYByADKA1CAhAAEg0KBWVwb2NoGAggASgNEhIKCm5vZGVzX2xpdmUYCSABKA0SEwoLbm9kZXNfdG90YWwYCiABKA0SFAoMc2hhcmRzX3RvdGFsGAsgASgNEh8KF3NoYXJkc191bmRlcl9yZXBsaWNhdGVkGAwgASgNEh0KFXNoYXJkc193aXRob3V0X2xlYWRlchgNIAEoDRIqCgh2ZXJzaW9ucxgOIAMoCzIYLmhvcHNraXAudjEuVmVyc2lvbkNvdW50EhoKEnJlcGxpY2F0aW9uX2ZhY3RvchgPIAEoDRIRCgl1bmRlcl93YXkYECADKAkSDAoEcGVlchgRIAEoCSJPCgtTZWVkQXR0ZW1wdBIMCgRzZWVkGAEgASgJEg8KB2FkZHJlc3MYAiADKAkSDwoHcHJvYmxlbRgDIAEoCRIQCgh0cmllZF9tcxgEIAEoBCIuCgxWZXJzaW9uQ291bnQSDwoHdmVyc2lvbhgBIAEoCRINCgVub2RlcxgCIAEoDSJIChJMaXN0TWVtYmVyc1JlcXVlc3QSDQoFbGltaXQYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIPCgdyZW1vdmVkGAMgASgIIlYKEExpc3RNZW1iZXJzUmVwbHkSKQoGbWVtYmVyGAEgAygLMhkuaG9wc2tpcC52MS5DbHVzdGVyTWVtYmVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSL5AQoNQ2x1c3Rlck1lbWJlchIMCgRub2RlGAEgASgNEgwKBHBlZXIYAiABKAkSDAoEZ3JwYxgDIAEoCRIMCgRodHRwGAQgASgJEgwKBHpvbmUYBSABKAkSDwoHdmVyc2lvbhgGIAEoCRINCgVzdGF0ZRgHIAEoDRIcChR1bnJlYWNoYWJsZV9zaW5jZV9tcxgIIAEoBBISCgpzaGFyZHNfbGVkGAkgASgNEhAKCHJlcGxpY2FzGAogASgNEhIKCmRpc2tfYnl0ZXMYCyABKAQSEQoJam9pbmVkX21zGAwgASgEEhcKD3BsYWNlbWVudF92b3RlchgNIAEoCCI2ChFMaXN0U2hhcmRzUmVxdWVzdBINCgVsaW1pdBgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJIlAKD0xpc3RTaGFyZHNSZXBseRIkCgVzaGFyZBgBIAMoCzIVLmhvcHNraXAudjEuU2hhcmRJbmZvEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhChBTaG93U2hhcmRSZXF1ZXN0Eg0KBXNoYXJkGAEgASgNIvkBCglTaGFyZEluZm8SDQoFc2hhcmQYASABKA0SDQoFZmlyc3QYAiABKAQSDAoEbGFzdBgDIAEoBBINCgVyYW5nZRgEIAEoCRIOCgZsZWFkZXIYBSABKA0SDQoFZXBvY2gYBiABKA0SDAoEdGVybRgHIAEoBBISCgpsYXN0X2luZGV4GAggASgEEigKB3JlcGxpY2EYCSADKAsyFy5ob3Bza2lwLnYxLlJlcGxpY2FJbmZvEg0KBWJ5dGVzGAogASgEEhIKCnJhdGVfbWlsbGkYCyABKAQSDgoGY2hhbmdlGAwgASgJEhMKC3JlcG9ydGVkX21zGA0gASgEIm4KC1JlcGxpY2FJbmZvEgwKBG5vZGUYASABKA0SDwoHbGVhcm5lchgCIAEoCBITCgttYXRjaF9pbmRleBgDIAEoBBILCgNsYWcYBCABKAQSEAoIcHJvZ3Jlc3MYBSABKAkSDAoEbGl2ZRgGIAEoCCIuChFTcGxpdFNoYXJkUmVxdWVzdBINCgVzaGFyZBgBIAEoDRIKCgJhdBgCIAEoBCIhChFNZXJnZVNoYXJkUmVxdWVzdBIMCgRsZWZ0GAEgASgNIjsKEE1vdmVTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKA0SDAoEZnJvbRgCIAEoDRIKCgJ0bxgDIAEoDSIxChRUcmFuc2ZlclNoYXJkUmVxdWVzdBINCgVzaGFyZBgBIAEoDRIKCgJ0bxgCIAEoDSIwChJWZXJpZnlTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKA0SCwoDYWxsGAIgASgIInQKC1ZlcmlmeVJlcGx5Eg0KBXNoYXJkGAEgASgNEg0KBWluZGV4GAIgASgEEioKB3JlcGxpY2EYAyADKAsyGS5ob3Bza2lwLnYxLlJlcGxpY2FIYXNoZXMSCgoCb2sYBCABKAgSDwoHdmVyZGljdBgFIAEoCSJrCg1SZXBsaWNhSGFzaGVzEgwKBG5vZGUYASABKA0SFQoNYXBwbGllZF9pbmRleBgCIAEoBBISCgpzdGF0ZV9oYXNoGAMgASgMEhAKCGxvZ19oYXNoGAQgASgMEg8KB3Byb2JsZW0YBSABKAkihwEKDENsdXN0ZXJFbnRyeRINCgVjbGFzcxgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBXZhbHVlGAMgASgMEg8KB3ZlcnNpb24YBCABKAQSEgoKY2hhbmdlZF9tcxgFIAEoBBImCghpZGVudGl0eRgGIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkiaAoPU2V0RW50cnlSZXF1ZXN0Eg0KBWNsYXNzGAEgASgJEgwKBG5hbWUYAiABKAkSDQoFdmFsdWUYAyABKAwSGAoQZXhwZWN0ZWRfdmVyc2lvbhgEIAEoBBIPCgdjaGVja2VkGAUgASgIIiAKDVNldEVudHJ5UmVwbHkSDwoHdmVyc2lvbhgBIAEoBCIuCg9HZXRFbnRyeVJlcXVlc3QSDQoFY2xhc3MYASABKAkSDAoEbmFtZRgCIAEoCSJGChJMaXN0RW50cmllc1JlcXVlc3QSDQoFY2xhc3MYASABKAkSDQoFbGltaXQYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJUChBMaXN0RW50cmllc1JlcGx5EicKBWVudHJ5GAEgAygLMhguaG9wc2tpcC52MS5DbHVzdGVyRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKoYBCglOb2RlUGhhc2USGgoWTk9ERV9QSEFTRV9VTlNQRUNJRklFRBAAEhYKEk5PREVfUEhBU0VfSk9JTklORxABEhUKEU5PREVfUEhBU0VfTUVNQkVSEAISFgoSTk9ERV9QSEFTRV9MRUFWSU5HEAMSFgoSTk9ERV9QSEFTRV9SRU1PVkVEEAQqlAEKC01lbWJlclN0YXRlEhwKGE1FTUJFUl9TVEFURV9VTlNQRUNJRklFRBAAEhUKEU1FTUJFUl9TVEFURV9MSVZFEAESHAoYTUVNQkVSX1NUQVRFX1VOUkVBQ0hBQkxFEAISGAoUTUVNQkVSX1NUQVRFX0xFQVZJTkcQAxIYChRNRU1CRVJfU1RBVEVfUkVNT1ZFRBAEMqwICgxDbHVzdGVyQWRtaW4SRAoESW5pdBIeLmhvcHNraXAudjEuQ2x1c3RlckluaXRSZXF1ZXN0GhwuaG9wc2tpcC52MS5DbHVzdGVySW5pdFJlcGx5Ej4KBEpvaW4SHi5ob3Bza2lwLnYxLkNsdXN0ZXJKb2luUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARJACgVMZWF2ZRIfLmhvcHNraXAudjEuQ2x1c3RlckxlYXZlUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARJFCgZTdGF0dXMSIC5ob3Bza2lwLnYxLkNsdXN0ZXJTdGF0dXNSZXF1ZXN0GhkuaG9wc2tpcC52MS5DbHVzdGVyU3RhdHVzEksKC0xpc3RNZW1iZXJzEh4uaG9wc2tpcC52MS5MaXN0TWVtYmVyc1JlcXVlc3QaHC5ob3Bza2lwLnYxLkxpc3RNZW1iZXJzUmVwbHkSSAoKTGlzdFNoYXJkcxIdLmhvcHNraXAudjEuTGlzdFNoYXJkc1JlcXVlc3QaGy5ob3Bza2lwLnYxLkxpc3RTaGFyZHNSZXBseRJACglTaG93U2hhcmQSHC5ob3Bza2lwLnYxLlNob3dTaGFyZFJlcXVlc3QaFS5ob3Bza2lwLnYxLlNoYXJkSW5mbxJDCgpTcGxpdFNoYXJkEh0uaG9wc2tpcC52MS5TcGxpdFNoYXJkUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARJDCgpNZXJnZVNoYXJkEh0uaG9wc2tpcC52MS5NZXJnZVNoYXJkUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARJBCglNb3ZlU2hhcmQSHC5ob3Bza2lwLnYxLk1vdmVTaGFyZFJlcXVlc3QaFC5ob3Bza2lwLnYxLlByb2dyZXNzMAESSQoNVHJhbnNmZXJTaGFyZBIgLmhvcHNraXAudjEuVHJhbnNmZXJTaGFyZFJlcXVlc3QaFC5ob3Bza2lwLnYxLlByb2dyZXNzMAESSAoLVmVyaWZ5U2hhcmQSHi5ob3Bza2lwLnYxLlZlcmlmeVNoYXJkUmVxdWVzdBoXLmhvcHNraXAudjEuVmVyaWZ5UmVwbHkwARJCCghTZXRFbnRyeRIbLmhvcHNraXAudjEuU2V0RW50cnlSZXF1ZXN0GhkuaG9wc2tpcC52MS5TZXRFbnRyeVJlcGx5EkEKCEdldEVudHJ5EhsuaG9wc2tpcC52MS5HZXRFbnRyeVJlcXVlc3QaGC5ob3Bza2lwLnYxLkNsdXN0ZXJFbnRyeRJLCgtMaXN0RW50cmllcxIeLmhvcHNraXAudjEuTGlzdEVudHJpZXNSZXF1ZXN0GhwuaG9wc2tpcC52MS5MaXN0RW50cmllc1JlcGx5YgZwcm90bzM", [file_hopskip_v1_common]);
+  fileDesc("Chhob3Bza2lwL3YxL2NsdXN0ZXIucHJvdG8SCmhvcHNraXAudjEiRwoIUHJvZ3Jlc3MSDAoEdGV4dBgBIAEoCRIMCgRkb25lGAIgASgEEg0KBXRvdGFsGAMgASgEEhAKCGZpbmlzaGVkGAQgASgIIhQKEkNsdXN0ZXJJbml0UmVxdWVzdCI0ChBDbHVzdGVySW5pdFJlcGx5EhIKCmNsdXN0ZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoDSI+ChVDbHVzdGVyUmVzdG9yZVJlcXVlc3QSFAoMb2JqZWN0X3N0b3JlGAEgASgJEg8KB2NsdXN0ZXIYAiABKAkiIgoSQ2x1c3RlckpvaW5SZXF1ZXN0EgwKBHNlZWQYASADKAkiIwoTQ2x1c3RlckxlYXZlUmVxdWVzdBIMCgRub2RlGAEgASgNIhYKFENsdXN0ZXJTdGF0dXNSZXF1ZXN0IokECg1DbHVzdGVyU3RhdHVzEhIKCmNsdXN0ZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoDRINCgVwaGFzZRgDIAEoDRIlCgRzZWVkGAQgAygLMhcuaG9wc2tpcC52MS5TZWVkQXR0ZW1wdBIPCgd2ZXJzaW9uGAUgASgJEhgKEHBsYWNlbWVudF9sZWFkZXIYBiABKA0SGwoPcGxhY2VtZW50X3ZvdGVyGAcgAygNQgIQABINCgVlcG9jaBgIIAEoDRISCgpub2Rlc19saXZlGAkgASgNEhMKC25vZGVzX3RvdGFsGAogASgNEhQKDHNoYXJkc190b3RhbBgLIAEoDRIfChdzaGFyZHNfdW5kZXJfcmVwbGljYXRlZBgMIAEoDRIdChVzaGFyZHNfd2l0aG91dF9sZWFkZXIYDSABKA0SKgoIdmVyc2lvbnMYDiADKAsyGC5ob3Bza2lwLnYxLlZlcnNpb25Db3VudBIaChJyZXBsaWNhdGlvbl9mYWN0b3IYDyABKA0SEQoJdW5kZXJfd2F5GBAgAygJEgwKBHBlZXIYESABKAkSGgoScmVwbGljYXRpb25fd2FudGVkGBIgASgNEjMKC3JlcGxpY2F0aW9uGBMgASgLMh4uaG9wc2tpcC52MS5SZXBsaWNhdGlvblNldHRpbmcSEAoIdW5zZWFsZWQYFCABKAkiTwoLU2VlZEF0dGVtcHQSDAoEc2VlZBgBIAEoCRIPCgdhZGRyZXNzGAIgAygJEg8KB3Byb2JsZW0YAyABKAkSEAoIdHJpZWRfbXMYBCABKAQiLgoMVmVyc2lvbkNvdW50Eg8KB3ZlcnNpb24YASABKAkSDQoFbm9kZXMYAiABKA0iSAoSTGlzdE1lbWJlcnNSZXF1ZXN0Eg0KBWxpbWl0GAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHcmVtb3ZlZBgDIAEoCCJWChBMaXN0TWVtYmVyc1JlcGx5EikKBm1lbWJlchgBIAMoCzIZLmhvcHNraXAudjEuQ2x1c3Rlck1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki+QEKDUNsdXN0ZXJNZW1iZXISDAoEbm9kZRgBIAEoDRIMCgRwZWVyGAIgASgJEgwKBGdycGMYAyABKAkSDAoEaHR0cBgEIAEoCRIMCgR6b25lGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSDQoFc3RhdGUYByABKA0SHAoUdW5yZWFjaGFibGVfc2luY2VfbXMYCCABKAQSEgoKc2hhcmRzX2xlZBgJIAEoDRIQCghyZXBsaWNhcxgKIAEoDRISCgpkaXNrX2J5dGVzGAsgASgEEhEKCWpvaW5lZF9tcxgMIAEoBBIXCg9wbGFjZW1lbnRfdm90ZXIYDSABKAgiNgoRTGlzdFNoYXJkc1JlcXVlc3QSDQoFbGltaXQYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJQCg9MaXN0U2hhcmRzUmVwbHkSJAoFc2hhcmQYASADKAsyFS5ob3Bza2lwLnYxLlNoYXJkSW5mbxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiIQoQU2hvd1NoYXJkUmVxdWVzdBINCgVzaGFyZBgBIAEoDSL5AQoJU2hhcmRJbmZvEg0KBXNoYXJkGAEgASgNEg0KBWZpcnN0GAIgASgEEgwKBGxhc3QYAyABKAQSDQoFcmFuZ2UYBCABKAkSDgoGbGVhZGVyGAUgASgNEg0KBWVwb2NoGAYgASgNEgwKBHRlcm0YByABKAQSEgoKbGFzdF9pbmRleBgIIAEoBBIoCgdyZXBsaWNhGAkgAygLMhcuaG9wc2tpcC52MS5SZXBsaWNhSW5mbxINCgVieXRlcxgKIAEoBBISCgpyYXRlX21pbGxpGAsgASgEEg4KBmNoYW5nZRgMIAEoCRITCgtyZXBvcnRlZF9tcxgNIAEoBCJuCgtSZXBsaWNhSW5mbxIMCgRub2RlGAEgASgNEg8KB2xlYXJuZXIYAiABKAgSEwoLbWF0Y2hfaW5kZXgYAyABKAQSCwoDbGFnGAQgASgEEhAKCHByb2dyZXNzGAUgASgJEgwKBGxpdmUYBiABKAgiLgoRU3BsaXRTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKA0SCgoCYXQYAiABKAQiIQoRTWVyZ2VTaGFyZFJlcXVlc3QSDAoEbGVmdBgBIAEoDSIkChNDb21wYWN0U2hhcmRSZXF1ZXN0Eg0KBXNoYXJkGAEgASgNIjsKEE1vdmVTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKA0SDAoEZnJvbRgCIAEoDRIKCgJ0bxgDIAEoDSIxChRUcmFuc2ZlclNoYXJkUmVxdWVzdBINCgVzaGFyZBgBIAEoDRIKCgJ0bxgCIAEoDSIwChJWZXJpZnlTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKA0SCwoDYWxsGAIgASgIInQKC1ZlcmlmeVJlcGx5Eg0KBXNoYXJkGAEgASgNEg0KBWluZGV4GAIgASgEEioKB3JlcGxpY2EYAyADKAsyGS5ob3Bza2lwLnYxLlJlcGxpY2FIYXNoZXMSCgoCb2sYBCABKAgSDwoHdmVyZGljdBgFIAEoCSJrCg1SZXBsaWNhSGFzaGVzEgwKBG5vZGUYASABKA0SFQoNYXBwbGllZF9pbmRleBgCIAEoBBISCgpzdGF0ZV9oYXNoGAMgASgMEhAKCGxvZ19oYXNoGAQgASgMEg8KB3Byb2JsZW0YBSABKAkiNgoVU2V0UmVwbGljYXRpb25SZXF1ZXN0Eg0KBWNvdW50GAEgASgNEg4KBnJlYXNvbhgCIAEoCSJKChNTZXRSZXBsaWNhdGlvblJlcGx5EjMKC3JlcGxpY2F0aW9uGAEgASgLMh4uaG9wc2tpcC52MS5SZXBsaWNhdGlvblNldHRpbmcihwEKDENsdXN0ZXJFbnRyeRINCgVjbGFzcxgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBXZhbHVlGAMgASgMEg8KB3ZlcnNpb24YBCABKAQSEgoKY2hhbmdlZF9tcxgFIAEoBBImCghpZGVudGl0eRgGIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkiaAoPU2V0RW50cnlSZXF1ZXN0Eg0KBWNsYXNzGAEgASgJEgwKBG5hbWUYAiABKAkSDQoFdmFsdWUYAyABKAwSGAoQZXhwZWN0ZWRfdmVyc2lvbhgEIAEoBBIPCgdjaGVja2VkGAUgASgIIiAKDVNldEVudHJ5UmVwbHkSDwoHdmVyc2lvbhgBIAEoBCIuCg9HZXRFbnRyeVJlcXVlc3QSDQoFY2xhc3MYASABKAkSDAoEbmFtZRgCIAEoCSJGChJMaXN0RW50cmllc1JlcXVlc3QSDQoFY2xhc3MYASABKAkSDQoFbGltaXQYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJUChBMaXN0RW50cmllc1JlcGx5EicKBWVudHJ5GAEgAygLMhguaG9wc2tpcC52MS5DbHVzdGVyRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKoYBCglOb2RlUGhhc2USGgoWTk9ERV9QSEFTRV9VTlNQRUNJRklFRBAAEhYKEk5PREVfUEhBU0VfSk9JTklORxABEhUKEU5PREVfUEhBU0VfTUVNQkVSEAISFgoSTk9ERV9QSEFTRV9MRUFWSU5HEAMSFgoSTk9ERV9QSEFTRV9SRU1PVkVEEAQqlAEKC01lbWJlclN0YXRlEhwKGE1FTUJFUl9TVEFURV9VTlNQRUNJRklFRBAAEhUKEU1FTUJFUl9TVEFURV9MSVZFEAESHAoYTUVNQkVSX1NUQVRFX1VOUkVBQ0hBQkxFEAISGAoUTUVNQkVSX1NUQVRFX0xFQVZJTkcQAxIYChRNRU1CRVJfU1RBVEVfUkVNT1ZFRBAEMpEKCgxDbHVzdGVyQWRtaW4SRAoESW5pdBIeLmhvcHNraXAudjEuQ2x1c3RlckluaXRSZXF1ZXN0GhwuaG9wc2tpcC52MS5DbHVzdGVySW5pdFJlcGx5EkQKB1Jlc3RvcmUSIS5ob3Bza2lwLnYxLkNsdXN0ZXJSZXN0b3JlUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARI+CgRKb2luEh4uaG9wc2tpcC52MS5DbHVzdGVySm9pblJlcXVlc3QaFC5ob3Bza2lwLnYxLlByb2dyZXNzMAESQAoFTGVhdmUSHy5ob3Bza2lwLnYxLkNsdXN0ZXJMZWF2ZVJlcXVlc3QaFC5ob3Bza2lwLnYxLlByb2dyZXNzMAESRQoGU3RhdHVzEiAuaG9wc2tpcC52MS5DbHVzdGVyU3RhdHVzUmVxdWVzdBoZLmhvcHNraXAudjEuQ2x1c3RlclN0YXR1cxJLCgtMaXN0TWVtYmVycxIeLmhvcHNraXAudjEuTGlzdE1lbWJlcnNSZXF1ZXN0GhwuaG9wc2tpcC52MS5MaXN0TWVtYmVyc1JlcGx5EkgKCkxpc3RTaGFyZHMSHS5ob3Bza2lwLnYxLkxpc3RTaGFyZHNSZXF1ZXN0GhsuaG9wc2tpcC52MS5MaXN0U2hhcmRzUmVwbHkSQAoJU2hvd1NoYXJkEhwuaG9wc2tpcC52MS5TaG93U2hhcmRSZXF1ZXN0GhUuaG9wc2tpcC52MS5TaGFyZEluZm8SQwoKU3BsaXRTaGFyZBIdLmhvcHNraXAudjEuU3BsaXRTaGFyZFJlcXVlc3QaFC5ob3Bza2lwLnYxLlByb2dyZXNzMAESQwoKTWVyZ2VTaGFyZBIdLmhvcHNraXAudjEuTWVyZ2VTaGFyZFJlcXVlc3QaFC5ob3Bza2lwLnYxLlByb2dyZXNzMAESRwoMQ29tcGFjdFNoYXJkEh8uaG9wc2tpcC52MS5Db21wYWN0U2hhcmRSZXF1ZXN0GhQuaG9wc2tpcC52MS5Qcm9ncmVzczABEkEKCU1vdmVTaGFyZBIcLmhvcHNraXAudjEuTW92ZVNoYXJkUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARJJCg1UcmFuc2ZlclNoYXJkEiAuaG9wc2tpcC52MS5UcmFuc2ZlclNoYXJkUmVxdWVzdBoULmhvcHNraXAudjEuUHJvZ3Jlc3MwARJICgtWZXJpZnlTaGFyZBIeLmhvcHNraXAudjEuVmVyaWZ5U2hhcmRSZXF1ZXN0GhcuaG9wc2tpcC52MS5WZXJpZnlSZXBseTABElQKDlNldFJlcGxpY2F0aW9uEiEuaG9wc2tpcC52MS5TZXRSZXBsaWNhdGlvblJlcXVlc3QaHy5ob3Bza2lwLnYxLlNldFJlcGxpY2F0aW9uUmVwbHkSQgoIU2V0RW50cnkSGy5ob3Bza2lwLnYxLlNldEVudHJ5UmVxdWVzdBoZLmhvcHNraXAudjEuU2V0RW50cnlSZXBseRJBCghHZXRFbnRyeRIbLmhvcHNraXAudjEuR2V0RW50cnlSZXF1ZXN0GhguaG9wc2tpcC52MS5DbHVzdGVyRW50cnkSSwoLTGlzdEVudHJpZXMSHi5ob3Bza2lwLnYxLkxpc3RFbnRyaWVzUmVxdWVzdBocLmhvcHNraXAudjEuTGlzdEVudHJpZXNSZXBseWIGcHJvdG8z", [file_hopskip_v1_common, file_hopskip_v1_placement]);
 
 /**
  * Describes the message hopskip.v1.Progress.
@@ -33,193 +34,221 @@ export const ClusterInitReplySchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_cluster, 2);
 
 /**
+ * Describes the message hopskip.v1.ClusterRestoreRequest.
+ * Use `create(ClusterRestoreRequestSchema)` to create a new message.
+ */
+export const ClusterRestoreRequestSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_cluster, 3);
+
+/**
  * Describes the message hopskip.v1.ClusterJoinRequest.
  * Use `create(ClusterJoinRequestSchema)` to create a new message.
  */
 export const ClusterJoinRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 3);
+  messageDesc(file_hopskip_v1_cluster, 4);
 
 /**
  * Describes the message hopskip.v1.ClusterLeaveRequest.
  * Use `create(ClusterLeaveRequestSchema)` to create a new message.
  */
 export const ClusterLeaveRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 4);
+  messageDesc(file_hopskip_v1_cluster, 5);
 
 /**
  * Describes the message hopskip.v1.ClusterStatusRequest.
  * Use `create(ClusterStatusRequestSchema)` to create a new message.
  */
 export const ClusterStatusRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 5);
+  messageDesc(file_hopskip_v1_cluster, 6);
 
 /**
  * Describes the message hopskip.v1.ClusterStatus.
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 6);
+  messageDesc(file_hopskip_v1_cluster, 7);
 
 /**
  * Describes the message hopskip.v1.SeedAttempt.
  * Use `create(SeedAttemptSchema)` to create a new message.
  */
 export const SeedAttemptSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 7);
+  messageDesc(file_hopskip_v1_cluster, 8);
 
 /**
  * Describes the message hopskip.v1.VersionCount.
  * Use `create(VersionCountSchema)` to create a new message.
  */
 export const VersionCountSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 8);
+  messageDesc(file_hopskip_v1_cluster, 9);
 
 /**
  * Describes the message hopskip.v1.ListMembersRequest.
  * Use `create(ListMembersRequestSchema)` to create a new message.
  */
 export const ListMembersRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 9);
+  messageDesc(file_hopskip_v1_cluster, 10);
 
 /**
  * Describes the message hopskip.v1.ListMembersReply.
  * Use `create(ListMembersReplySchema)` to create a new message.
  */
 export const ListMembersReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 10);
+  messageDesc(file_hopskip_v1_cluster, 11);
 
 /**
  * Describes the message hopskip.v1.ClusterMember.
  * Use `create(ClusterMemberSchema)` to create a new message.
  */
 export const ClusterMemberSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 11);
+  messageDesc(file_hopskip_v1_cluster, 12);
 
 /**
  * Describes the message hopskip.v1.ListShardsRequest.
  * Use `create(ListShardsRequestSchema)` to create a new message.
  */
 export const ListShardsRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 12);
+  messageDesc(file_hopskip_v1_cluster, 13);
 
 /**
  * Describes the message hopskip.v1.ListShardsReply.
  * Use `create(ListShardsReplySchema)` to create a new message.
  */
 export const ListShardsReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 13);
+  messageDesc(file_hopskip_v1_cluster, 14);
 
 /**
  * Describes the message hopskip.v1.ShowShardRequest.
  * Use `create(ShowShardRequestSchema)` to create a new message.
  */
 export const ShowShardRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 14);
+  messageDesc(file_hopskip_v1_cluster, 15);
 
 /**
  * Describes the message hopskip.v1.ShardInfo.
  * Use `create(ShardInfoSchema)` to create a new message.
  */
 export const ShardInfoSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 15);
+  messageDesc(file_hopskip_v1_cluster, 16);
 
 /**
  * Describes the message hopskip.v1.ReplicaInfo.
  * Use `create(ReplicaInfoSchema)` to create a new message.
  */
 export const ReplicaInfoSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 16);
+  messageDesc(file_hopskip_v1_cluster, 17);
 
 /**
  * Describes the message hopskip.v1.SplitShardRequest.
  * Use `create(SplitShardRequestSchema)` to create a new message.
  */
 export const SplitShardRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 17);
+  messageDesc(file_hopskip_v1_cluster, 18);
 
 /**
  * Describes the message hopskip.v1.MergeShardRequest.
  * Use `create(MergeShardRequestSchema)` to create a new message.
  */
 export const MergeShardRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 18);
+  messageDesc(file_hopskip_v1_cluster, 19);
+
+/**
+ * Describes the message hopskip.v1.CompactShardRequest.
+ * Use `create(CompactShardRequestSchema)` to create a new message.
+ */
+export const CompactShardRequestSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_cluster, 20);
 
 /**
  * Describes the message hopskip.v1.MoveShardRequest.
  * Use `create(MoveShardRequestSchema)` to create a new message.
  */
 export const MoveShardRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 19);
+  messageDesc(file_hopskip_v1_cluster, 21);
 
 /**
  * Describes the message hopskip.v1.TransferShardRequest.
  * Use `create(TransferShardRequestSchema)` to create a new message.
  */
 export const TransferShardRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 20);
+  messageDesc(file_hopskip_v1_cluster, 22);
 
 /**
  * Describes the message hopskip.v1.VerifyShardRequest.
  * Use `create(VerifyShardRequestSchema)` to create a new message.
  */
 export const VerifyShardRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 21);
+  messageDesc(file_hopskip_v1_cluster, 23);
 
 /**
  * Describes the message hopskip.v1.VerifyReply.
  * Use `create(VerifyReplySchema)` to create a new message.
  */
 export const VerifyReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 22);
+  messageDesc(file_hopskip_v1_cluster, 24);
 
 /**
  * Describes the message hopskip.v1.ReplicaHashes.
  * Use `create(ReplicaHashesSchema)` to create a new message.
  */
 export const ReplicaHashesSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 23);
+  messageDesc(file_hopskip_v1_cluster, 25);
+
+/**
+ * Describes the message hopskip.v1.SetReplicationRequest.
+ * Use `create(SetReplicationRequestSchema)` to create a new message.
+ */
+export const SetReplicationRequestSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_cluster, 26);
+
+/**
+ * Describes the message hopskip.v1.SetReplicationReply.
+ * Use `create(SetReplicationReplySchema)` to create a new message.
+ */
+export const SetReplicationReplySchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_cluster, 27);
 
 /**
  * Describes the message hopskip.v1.ClusterEntry.
  * Use `create(ClusterEntrySchema)` to create a new message.
  */
 export const ClusterEntrySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 24);
+  messageDesc(file_hopskip_v1_cluster, 28);
 
 /**
  * Describes the message hopskip.v1.SetEntryRequest.
  * Use `create(SetEntryRequestSchema)` to create a new message.
  */
 export const SetEntryRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 25);
+  messageDesc(file_hopskip_v1_cluster, 29);
 
 /**
  * Describes the message hopskip.v1.SetEntryReply.
  * Use `create(SetEntryReplySchema)` to create a new message.
  */
 export const SetEntryReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 26);
+  messageDesc(file_hopskip_v1_cluster, 30);
 
 /**
  * Describes the message hopskip.v1.GetEntryRequest.
  * Use `create(GetEntryRequestSchema)` to create a new message.
  */
 export const GetEntryRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 27);
+  messageDesc(file_hopskip_v1_cluster, 31);
 
 /**
  * Describes the message hopskip.v1.ListEntriesRequest.
  * Use `create(ListEntriesRequestSchema)` to create a new message.
  */
 export const ListEntriesRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 28);
+  messageDesc(file_hopskip_v1_cluster, 32);
 
 /**
  * Describes the message hopskip.v1.ListEntriesReply.
  * Use `create(ListEntriesReplySchema)` to create a new message.
  */
 export const ListEntriesReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_cluster, 29);
+  messageDesc(file_hopskip_v1_cluster, 33);
 
 /**
  * Describes the enum hopskip.v1.NodePhase.

@@ -790,6 +790,20 @@ export declare type ClusterCreated = Message<"hopskip.v1.ClusterCreated"> & {
    * @generated from field: uint32 replication_wanted = 2;
    */
   replicationWanted: number;
+
+  /**
+   * Begins the keys of the cluster's objects; empty = its id.
+   *
+   * @generated from field: string objects = 3;
+   */
+  objects: string;
+
+  /**
+   * Times that it was rebuilt from object storage, and 1; 0 = 1.
+   *
+   * @generated from field: uint32 restore_epoch = 4;
+   */
+  restoreEpoch: number;
 };
 
 /**
@@ -806,6 +820,13 @@ export declare type ReplicationWanted = Message<"hopskip.v1.ReplicationWanted"> 
    * @generated from field: uint32 count = 1;
    */
   count: number;
+
+  /**
+   * For people; may be empty.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
 };
 
 /**
@@ -1462,6 +1483,11 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_REPLICATION_WANTED = 130;
    */
   REPLICATION_WANTED = 130,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CLUSTER_RESTORED = 131;
+   */
+  CLUSTER_RESTORED = 131,
 
   /**
    * @generated from enum value: EVENT_KIND_NODE_JOINED = 132;

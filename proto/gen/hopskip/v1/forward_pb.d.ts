@@ -375,6 +375,54 @@ export declare type BlobHashes = Message<"hopskip.v1.BlobHashes"> & {
 export declare const BlobHashesSchema: GenMessage<BlobHashes>;
 
 /**
+ * The bytes of a blob from there on.
+ *
+ * @generated from message hopskip.v1.BlobRest
+ */
+export declare type BlobRest = Message<"hopskip.v1.BlobRest"> & {
+  /**
+   * @generated from field: bytes sha256 = 1;
+   */
+  sha256: Uint8Array;
+
+  /**
+   * @generated from field: uint64 from = 2;
+   */
+  from: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.BlobRest.
+ * Use `create(BlobRestSchema)` to create a new message.
+ */
+export declare const BlobRestSchema: GenMessage<BlobRest>;
+
+/**
+ * Blobs of a node that nobody put or asked for since long: to be collected where nothing names them.
+ *
+ * @generated from message hopskip.v1.OldBlobs
+ */
+export declare type OldBlobs = Message<"hopskip.v1.OldBlobs"> & {
+  /**
+   * @generated from field: repeated bytes sha256 = 1;
+   */
+  sha256: Uint8Array[];
+
+  /**
+   * Its log has released records, which object storage alone has now.
+   *
+   * @generated from field: bool has_released = 2;
+   */
+  hasReleased: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.OldBlobs.
+ * Use `create(OldBlobsSchema)` to create a new message.
+ */
+export declare const OldBlobsSchema: GenMessage<OldBlobs>;
+
+/**
  * @generated from message hopskip.v1.DigestRequest
  */
 export declare type DigestRequest = Message<"hopskip.v1.DigestRequest"> & {
@@ -389,6 +437,13 @@ export declare type DigestRequest = Message<"hopskip.v1.DigestRequest"> & {
    * @generated from field: uint64 index = 2;
    */
   index: bigint;
+
+  /**
+   * The log is hashed behind this.
+   *
+   * @generated from field: uint64 behind = 3;
+   */
+  behind: bigint;
 };
 
 /**
@@ -417,6 +472,13 @@ export declare type ReplicaDigest = Message<"hopskip.v1.ReplicaDigest"> & {
    * @generated from field: bytes log_hash = 3;
    */
   logHash: Uint8Array;
+
+  /**
+   * It is the hash of what is behind here: what is before it this replica has forgotten, or was not asked for.
+   *
+   * @generated from field: uint64 behind = 4;
+   */
+  behind: bigint;
 };
 
 /**
@@ -447,6 +509,39 @@ export declare type TransferRequest = Message<"hopskip.v1.TransferRequest"> & {
  * Use `create(TransferRequestSchema)` to create a new message.
  */
 export declare const TransferRequestSchema: GenMessage<TransferRequest>;
+
+/**
+ * What the leader of a shard merged; no segments: there was nothing worth it.
+ *
+ * @generated from message hopskip.v1.CompactionStep
+ */
+export declare type CompactionStep = Message<"hopskip.v1.CompactionStep"> & {
+  /**
+   * @generated from field: uint32 segments = 1;
+   */
+  segments: number;
+
+  /**
+   * @generated from field: uint64 bytes_before = 2;
+   */
+  bytesBefore: bigint;
+
+  /**
+   * @generated from field: uint64 bytes = 3;
+   */
+  bytes: bigint;
+
+  /**
+   * @generated from field: uint64 manifest = 4;
+   */
+  manifest: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.CompactionStep.
+ * Use `create(CompactionStepSchema)` to create a new message.
+ */
+export declare const CompactionStepSchema: GenMessage<CompactionStep>;
 
 /**
  * A command for placement, in somebody's name.
@@ -520,6 +615,24 @@ export declare type ClusterFigures = Message<"hopskip.v1.ClusterFigures"> & {
  * Use `create(ClusterFiguresSchema)` to create a new message.
  */
 export declare const ClusterFiguresSchema: GenMessage<ClusterFigures>;
+
+/**
+ * What a node's data folder takes on its disk.
+ *
+ * @generated from message hopskip.v1.DiskUse
+ */
+export declare type DiskUse = Message<"hopskip.v1.DiskUse"> & {
+  /**
+   * @generated from field: uint64 bytes = 1;
+   */
+  bytes: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.DiskUse.
+ * Use `create(DiskUseSchema)` to create a new message.
+ */
+export declare const DiskUseSchema: GenMessage<DiskUse>;
 
 /**
  * @generated from message hopskip.v1.HeardNode

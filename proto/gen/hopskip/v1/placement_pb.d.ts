@@ -65,6 +65,7 @@ export declare type PlacementState = Message<"hopskip.v1.PlacementState"> & {
 
   /**
    * At most one of these is set; none for a partition of a kind that this version does not know.
+   * `replication` stands beside `cluster`, once it was set.
    *
    * @generated from field: hopskip.v1.ClusterCreated cluster = 9;
    */
@@ -89,6 +90,11 @@ export declare type PlacementState = Message<"hopskip.v1.PlacementState"> & {
    * @generated from field: hopskip.v1.EntryState entry = 13;
    */
   entry?: EntryState | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.ReplicationSetting replication = 14;
+   */
+  replication?: ReplicationSetting | undefined;
 };
 
 /**
@@ -121,6 +127,80 @@ export declare type PlacementStates = Message<"hopskip.v1.PlacementStates"> & {
  * Use `create(PlacementStatesSchema)` to create a new message.
  */
 export declare const PlacementStatesSchema: GenMessage<PlacementStates>;
+
+/**
+ * Payload of an event of partition `cluster`: the cluster was rebuilt from object storage: its placement goes on from these states.
+ *
+ * @generated from message hopskip.v1.ClusterRestored
+ */
+export declare type ClusterRestored = Message<"hopskip.v1.ClusterRestored"> & {
+  /**
+   * Of the partitions other than `cluster`; several events may share them out.
+   *
+   * @generated from field: repeated bytes state = 1;
+   */
+  state: Uint8Array[];
+
+  /**
+   * With the last one of them.
+   *
+   * @generated from field: hopskip.v1.ClusterCreated cluster = 2;
+   */
+  cluster?: ClusterCreated | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.ReplicationSetting replication = 3;
+   */
+  replication?: ReplicationSetting | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ClusterRestored.
+ * Use `create(ClusterRestoredSchema)` to create a new message.
+ */
+export declare const ClusterRestoredSchema: GenMessage<ClusterRestored>;
+
+/**
+ * What is uploaded of placement: an object of object storage holds its SHA-256 and it.
+ *
+ * @generated from message hopskip.v1.PlacementUpload
+ */
+export declare type PlacementUpload = Message<"hopskip.v1.PlacementUpload"> & {
+  /**
+   * @generated from field: string cluster_id = 1;
+   */
+  clusterId: string;
+
+  /**
+   * @generated from field: uint32 restore_epoch = 2;
+   */
+  restoreEpoch: number;
+
+  /**
+   * From 1, in each restore epoch.
+   *
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * Wall clock of who uploaded it.
+   *
+   * @generated from field: uint64 time_ms = 4;
+   */
+  timeMs: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.PlacementStates states = 5;
+   */
+  states?: PlacementStates | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.PlacementUpload.
+ * Use `create(PlacementUploadSchema)` to create a new message.
+ */
+export declare const PlacementUploadSchema: GenMessage<PlacementUpload>;
 
 /**
  * @generated from message hopskip.v1.NodeState
@@ -557,6 +637,13 @@ export declare type PlacementView = Message<"hopskip.v1.PlacementView"> & {
    * @generated from field: repeated hopskip.v1.EntryState entry = 10;
    */
   entry: EntryState[];
+
+  /**
+   * Unset while it is what the cluster was made with.
+   *
+   * @generated from field: hopskip.v1.ReplicationSetting replication = 11;
+   */
+  replication?: ReplicationSetting | undefined;
 };
 
 /**
@@ -564,6 +651,46 @@ export declare type PlacementView = Message<"hopskip.v1.PlacementView"> & {
  * Use `create(PlacementViewSchema)` to create a new message.
  */
 export declare const PlacementViewSchema: GenMessage<PlacementView>;
+
+/**
+ * How many replicas each shard is to have, who said so last, and why.
+ *
+ * @generated from message hopskip.v1.ReplicationSetting
+ */
+export declare type ReplicationSetting = Message<"hopskip.v1.ReplicationSetting"> & {
+  /**
+   * @generated from field: uint32 count = 1;
+   */
+  count: number;
+
+  /**
+   * 1 is what the cluster was made with; each change raises it.
+   *
+   * @generated from field: uint32 version = 2;
+   */
+  version: number;
+
+  /**
+   * @generated from field: uint64 changed_ms = 3;
+   */
+  changedMs: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.Identity identity = 4;
+   */
+  identity?: Identity | undefined;
+
+  /**
+   * @generated from field: string reason = 5;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ReplicationSetting.
+ * Use `create(ReplicationSettingSchema)` to create a new message.
+ */
+export declare const ReplicationSettingSchema: GenMessage<ReplicationSetting>;
 
 /**
  * What placement is asked, by a node or for somebody.
@@ -975,6 +1102,11 @@ export declare type ReplicationCommand = Message<"hopskip.v1.ReplicationCommand"
    * @generated from field: uint32 count = 1;
    */
   count: number;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
 };
 
 /**
@@ -1146,6 +1278,18 @@ export declare type AnswerJoined = Message<"hopskip.v1.AnswerJoined"> & {
    * @generated from field: uint32 node = 2;
    */
   node: number;
+
+  /**
+   * Where its objects are, and its restore epoch: as in `ClusterCreated`.
+   *
+   * @generated from field: string objects = 3;
+   */
+  objects: string;
+
+  /**
+   * @generated from field: uint32 restore_epoch = 4;
+   */
+  restoreEpoch: number;
 };
 
 /**
@@ -1296,6 +1440,13 @@ export declare type NodeReport = Message<"hopskip.v1.NodeReport"> & {
    * @generated from field: repeated hopskip.v1.ShardLoad shard = 2;
    */
   shard: ShardLoad[];
+
+  /**
+   * Its disk takes nothing more: it is not to lead.
+   *
+   * @generated from field: bool full = 3;
+   */
+  full: boolean;
 };
 
 /**

@@ -10,7 +10,7 @@ import { file_hopskip_v1_event } from "./event_pb.js";
  * Describes the file hopskip/v1/placement.proto.
  */
 export const file_hopskip_v1_placement = /*@__PURE__*/
-  fileDesc("Chpob3Bza2lwL3YxL3BsYWNlbWVudC5wcm90bxIKaG9wc2tpcC52MSLeAgoOUGxhY2VtZW50U3RhdGUSDgoGZm9ybWF0GAEgASgNEhEKCXBhcnRpdGlvbhgCIAEoCRIMCgRzaXplGAMgASgEEhEKCWxhc3RfaGFzaBgEIAEoDBINCgVwZWFrcxgFIAEoDBISCgpsYXN0X2luZGV4GAYgASgEEg8KB3RpbWVfbXMYByABKAQSDwoHbG9naWNhbBgIIAEoDRIrCgdjbHVzdGVyGAkgASgLMhouaG9wc2tpcC52MS5DbHVzdGVyQ3JlYXRlZBIjCgRub2RlGAogASgLMhUuaG9wc2tpcC52MS5Ob2RlU3RhdGUSIQoDbWFwGAsgASgLMhQuaG9wc2tpcC52MS5NYXBTdGF0ZRInCgZkZXBsb3kYDCABKAsyFy5ob3Bza2lwLnYxLkRlcGxveVN0YXRlEiUKBWVudHJ5GA0gASgLMhYuaG9wc2tpcC52MS5FbnRyeVN0YXRlIjcKD1BsYWNlbWVudFN0YXRlcxINCgVzdGF0ZRgBIAMoDBIVCg1hcHBsaWVkX2luZGV4GAIgASgEIpoBCglOb2RlU3RhdGUSDAoEbm9kZRgBIAEoDRIiCgRpbmZvGAIgASgLMhQuaG9wc2tpcC52MS5Ob2RlSW5mbxIQCghzdGFuZGluZxgDIAEoDRITCgtyZXBsYWNlZF9ieRgEIAEoDRIRCglqb2luZWRfbXMYBSABKAQSEAoIc2luY2VfbXMYBiABKAQSDwoHdmVyc2lvbhgHIAEoBCKuAQoITWFwU3RhdGUSDQoFZXBvY2gYASABKA0SEwoLbGVhc2VfZXBvY2gYAiABKA0SEgoKbGFzdF9zaGFyZBgDIAEoDRITCgtsYXN0X2NoYW5nZRgEIAEoDRIlCgVzaGFyZBgFIAMoCzIWLmhvcHNraXAudjEuU2hhcmRTdGF0ZRIuCgdyZXRpcmVkGAYgAygLMh0uaG9wc2tpcC52MS5SZXRpcmVkU2hhcmRTdGF0ZSKaAgoKU2hhcmRTdGF0ZRINCgVzaGFyZBgBIAEoDRINCgVmaXJzdBgCIAEoBBIMCgRsYXN0GAMgASgEEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcxISCgZ3YW50ZWQYBSADKA1CAhAAEhIKCmxlYXNlX25vZGUYBiABKA0SEgoKbGVhc2VfdGVybRgHIAEoBBITCgtsZWFzZV9lcG9jaBgIIAEoDRIsCgZjaGFuZ2UYCSABKAsyHC5ob3Bza2lwLnYxLlNoYXJkQ2hhbmdlU3RhdGUSFAoIYW5jZXN0b3IYCiADKA1CAhAAEhIKCnNldHRsZWRfbXMYCyABKAQSDwoHdmVyc2lvbhgMIAEoBCJuChBTaGFyZENoYW5nZVN0YXRlEg4KBmNoYW5nZRgBIAEoDRIMCgRraW5kGAIgASgNEgoKAmF0GAMgASgEEg0KBW90aGVyGAQgASgNEg8KB3Rocm91Z2gYBSABKAQSEAoIc2luY2VfbXMYBiABKAQiUgoRUmV0aXJlZFNoYXJkU3RhdGUSDQoFc2hhcmQYASABKA0SDAoEaW50bxgCIAEoDRIPCgd0aHJvdWdoGAMgASgEEg8KB3ZlcnNpb24YBCABKAQicgoLRGVwbG95U3RhdGUSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3ZlcnNpb24YAiABKA0SKwoEdHlwZRgDIAMoCzIdLmhvcHNraXAudjEuRGVwbG95ZWRUeXBlU3RhdGUSEgoKY2hhbmdlZF9pbhgEIAEoBCJ/ChFEZXBsb3llZFR5cGVTdGF0ZRIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgNEhMKC2RlcGxveWVkX21zGAQgASgEEiYKCGlkZW50aXR5GAUgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eSKqAQoKRW50cnlTdGF0ZRINCgVjbGFzcxgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKA0SDQoFdmFsdWUYBCABKAwSDwoHcmVtb3ZlZBgFIAEoCBISCgpjaGFuZ2VkX21zGAYgASgEEiYKCGlkZW50aXR5GAcgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eRISCgpjaGFuZ2VkX2luGAggASgEIr4CCg1QbGFjZW1lbnRWaWV3EhIKCmNsdXN0ZXJfaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoBBINCgVzaW5jZRgDIAEoBBIRCgltYXBfZXBvY2gYBCABKA0SGgoScmVwbGljYXRpb25fd2FudGVkGAUgASgNEiMKBG5vZGUYBiADKAsyFS5ob3Bza2lwLnYxLk5vZGVTdGF0ZRIlCgVzaGFyZBgHIAMoCzIWLmhvcHNraXAudjEuU2hhcmRTdGF0ZRIuCgdyZXRpcmVkGAggAygLMh0uaG9wc2tpcC52MS5SZXRpcmVkU2hhcmRTdGF0ZRInCgZkZXBsb3kYCSADKAsyFy5ob3Bza2lwLnYxLkRlcGxveVN0YXRlEiUKBWVudHJ5GAogAygLMhYuaG9wc2tpcC52MS5FbnRyeVN0YXRlIqkGChBQbGFjZW1lbnRDb21tYW5kEjEKCWJvb3RzdHJhcBgBIAEoCzIcLmhvcHNraXAudjEuQm9vdHN0cmFwQ29tbWFuZEgAEicKBGpvaW4YAiABKAsyFy5ob3Bza2lwLnYxLkpvaW5Db21tYW5kSAASKAoFbGVhdmUYAyABKAsyFy5ob3Bza2lwLnYxLk5vZGVDb21tYW5kSAASKQoGcmVtb3ZlGAQgASgLMhcuaG9wc2tpcC52MS5Ob2RlQ29tbWFuZEgAEikKBWxlYXNlGAUgASgLMhguaG9wc2tpcC52MS5MZWFzZUNvbW1hbmRIABI3ChByZXBsaWNhc19jaGFuZ2VkGAYgASgLMhsuaG9wc2tpcC52MS5SZXBsaWNhc0NvbW1hbmRIABI4Cg13YW50X3JlcGxpY2FzGAcgASgLMh8uaG9wc2tpcC52MS5XYW50UmVwbGljYXNDb21tYW5kSAASLgoKd2FudF9zcGxpdBgIIAEoCzIYLmhvcHNraXAudjEuU3BsaXRDb21tYW5kSAASLgoKd2FudF9tZXJnZRgJIAEoCzIYLmhvcHNraXAudjEuTWVyZ2VDb21tYW5kSAASMQoMbWVyZ2VfZnJvemVuGAogASgLMhkuaG9wc2tpcC52MS5Gcm96ZW5Db21tYW5kSAASLgoKbWVyZ2VfZG9uZRgLIAEoCzIYLmhvcHNraXAudjEuTWVyZ2VDb21tYW5kSAASMAoMbWVyZ2VfY2FuY2VsGAwgASgLMhguaG9wc2tpcC52MS5NZXJnZUNvbW1hbmRIABIyCg1jYW5jZWxfY2hhbmdlGA0gASgLMhkuaG9wc2tpcC52MS5DYW5jZWxDb21tYW5kSAASOQoPc2V0X3JlcGxpY2F0aW9uGA4gASgLMh4uaG9wc2tpcC52MS5SZXBsaWNhdGlvbkNvbW1hbmRIABItCglzZXRfZW50cnkYDyABKAsyGC5ob3Bza2lwLnYxLkVudHJ5Q29tbWFuZEgAEisKBmRlcGxveRgQIAEoCzIZLmhvcHNraXAudjEuRGVwbG95Q29tbWFuZEgAQgYKBGtpbmQidgoQQm9vdHN0cmFwQ29tbWFuZBISCgpjbHVzdGVyX2lkGAEgASgJEiIKBGluZm8YAiABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvEhoKEnJlcGxpY2F0aW9uX3dhbnRlZBgDIAEoDRIOCgZzaGFyZHMYBCABKA0iUwoLSm9pbkNvbW1hbmQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIMCgRub2RlGAIgASgNEiIKBGluZm8YAyABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIhsKC05vZGVDb21tYW5kEgwKBG5vZGUYASABKA0iXwoMTGVhc2VDb21tYW5kEg0KBXNoYXJkGAEgASgNEgwKBG5vZGUYAiABKA0SDAoEdGVybRgDIAEoBBIkCgRib3JuGAQgASgLMhYuaG9wc2tpcC52MS5TcGxpdEJpcnRoIlAKClNwbGl0QmlydGgSDgoGcGFyZW50GAEgASgNEgoKAmF0GAIgASgEEiYKCHJlcGxpY2FzGAMgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyJICg9SZXBsaWNhc0NvbW1hbmQSDQoFc2hhcmQYASABKA0SJgoIcmVwbGljYXMYAiABKAsyFC5ob3Bza2lwLnYxLlJlcGxpY2FzIjYKE1dhbnRSZXBsaWNhc0NvbW1hbmQSDQoFc2hhcmQYASABKA0SEAoEbm9kZRgCIAMoDUICEAAiKQoMU3BsaXRDb21tYW5kEg0KBXNoYXJkGAEgASgNEgoKAmF0GAIgASgEIisKDE1lcmdlQ29tbWFuZBIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNIlwKDUZyb3plbkNvbW1hbmQSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDRIOCgZjaGFuZ2UYAyABKA0SDwoHdGhyb3VnaBgEIAEoBBINCgVlcG9jaBgFIAEoDSI9Cg1DYW5jZWxDb21tYW5kEg0KBXNoYXJkGAEgASgNEg0KBWVwb2NoGAIgASgNEg4KBnJlYXNvbhgDIAEoCSIjChJSZXBsaWNhdGlvbkNvbW1hbmQSDQoFY291bnQYASABKA0ibgoMRW50cnlDb21tYW5kEg0KBWNsYXNzGAEgASgJEgwKBG5hbWUYAiABKAkSDQoFdmFsdWUYAyABKAwSDwoHcmVtb3ZlZBgEIAEoCBIPCgdjaGVja2VkGAUgASgIEhAKCGV4cGVjdGVkGAYgASgNIk4KDURlcGxveUNvbW1hbmQSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIMCgRzaXplGAMgASgEEgwKBHR5cGUYBCADKAki+QIKD1BsYWNlbWVudEFuc3dlchImCgRkb25lGAEgASgLMhYuaG9wc2tpcC52MS5BbnN3ZXJEb25lSAASKgoGam9pbmVkGAIgASgLMhguaG9wc2tpcC52MS5BbnN3ZXJKb2luZWRIABIqCgZsZWFzZWQYAyABKAsyGC5ob3Bza2lwLnYxLkFuc3dlckxlYXNlZEgAEigKBXNwbGl0GAQgASgLMhcuaG9wc2tpcC52MS5BbnN3ZXJTcGxpdEgAEiwKB3ZlcnNpb24YBSABKAsyGS5ob3Bza2lwLnYxLkFuc3dlclZlcnNpb25IABIuCghyZWplY3RlZBgGIAEoCzIaLmhvcHNraXAudjEuQW5zd2VyUmVqZWN0ZWRIABIoCgVtZXJnZRgHIAEoCzIXLmhvcHNraXAudjEuQW5zd2VyTWVyZ2VIABIsCgdyZW1vdmVkGAggASgLMhkuaG9wc2tpcC52MS5BbnN3ZXJSZW1vdmVkSABCBgoEa2luZCIMCgpBbnN3ZXJEb25lIjAKDEFuc3dlckpvaW5lZBISCgpjbHVzdGVyX2lkGAEgASgJEgwKBG5vZGUYAiABKA0iLgoMQW5zd2VyTGVhc2VkEg0KBWVwb2NoGAEgASgNEg8KB3ZlcnNpb24YAiABKAQiLAoLQW5zd2VyU3BsaXQSDQoFY2hpbGQYASABKA0SDgoGY2hhbmdlGAIgASgNIh0KC0Fuc3dlck1lcmdlEg4KBmNoYW5nZRgBIAEoDSIdCg1BbnN3ZXJSZW1vdmVkEgwKBGdvbmUYASABKAgiIAoNQW5zd2VyVmVyc2lvbhIPCgd2ZXJzaW9uGAEgASgNIlgKDkFuc3dlclJlamVjdGVkEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEhYKDnJldHJ5X2FmdGVyX21zGAMgASgEEg0KBWVwb2NoGAQgASgEIkAKCk5vZGVSZXBvcnQSDAoEbm9kZRgBIAEoDRIkCgVzaGFyZBgCIAMoCzIVLmhvcHNraXAudjEuU2hhcmRMb2FkIq8BCglTaGFyZExvYWQSDQoFc2hhcmQYASABKA0SDQoFbGVhZHMYAiABKAgSDQoFYnl0ZXMYAyABKAQSEgoKcmF0ZV9taWxsaRgEIAEoBBISCgpwYXJ0aXRpb25zGAUgASgEEhIKCmxhc3RfaW5kZXgYBiABKAQSEAoIc3BsaXRfYXQYByABKAQSJwoHcmVwbGljYRgIIAMoCzIWLmhvcHNraXAudjEuUmVwbGljYUxhZyInCgpSZXBsaWNhTGFnEgwKBG5vZGUYASABKA0SCwoDbGFnGAIgASgEKpUBCgxOb2RlU3RhbmRpbmcSHQoZTk9ERV9TVEFORElOR19VTlNQRUNJRklFRBAAEhgKFE5PREVfU1RBTkRJTkdfTUVNQkVSEAESGQoVTk9ERV9TVEFORElOR19MRUFWSU5HEAISFgoSTk9ERV9TVEFORElOR19MT1NUEAMSGQoVTk9ERV9TVEFORElOR19SRU1PVkVEEAQqtAEKD1NoYXJkQ2hhbmdlS2luZBIhCh1TSEFSRF9DSEFOR0VfS0lORF9VTlNQRUNJRklFRBAAEhsKF1NIQVJEX0NIQU5HRV9LSU5EX1NQTElUEAESIAocU0hBUkRfQ0hBTkdFX0tJTkRfTUVSR0VfTEVGVBACEiEKHVNIQVJEX0NIQU5HRV9LSU5EX01FUkdFX1JJR0hUEAMSHAoYU0hBUkRfQ0hBTkdFX0tJTkRfQUJTT1JCEARiBnByb3RvMw", [file_hopskip_v1_common, file_hopskip_v1_event]);
+  fileDesc("Chpob3Bza2lwL3YxL3BsYWNlbWVudC5wcm90bxIKaG9wc2tpcC52MSKTAwoOUGxhY2VtZW50U3RhdGUSDgoGZm9ybWF0GAEgASgNEhEKCXBhcnRpdGlvbhgCIAEoCRIMCgRzaXplGAMgASgEEhEKCWxhc3RfaGFzaBgEIAEoDBINCgVwZWFrcxgFIAEoDBISCgpsYXN0X2luZGV4GAYgASgEEg8KB3RpbWVfbXMYByABKAQSDwoHbG9naWNhbBgIIAEoDRIrCgdjbHVzdGVyGAkgASgLMhouaG9wc2tpcC52MS5DbHVzdGVyQ3JlYXRlZBIjCgRub2RlGAogASgLMhUuaG9wc2tpcC52MS5Ob2RlU3RhdGUSIQoDbWFwGAsgASgLMhQuaG9wc2tpcC52MS5NYXBTdGF0ZRInCgZkZXBsb3kYDCABKAsyFy5ob3Bza2lwLnYxLkRlcGxveVN0YXRlEiUKBWVudHJ5GA0gASgLMhYuaG9wc2tpcC52MS5FbnRyeVN0YXRlEjMKC3JlcGxpY2F0aW9uGA4gASgLMh4uaG9wc2tpcC52MS5SZXBsaWNhdGlvblNldHRpbmciNwoPUGxhY2VtZW50U3RhdGVzEg0KBXN0YXRlGAEgAygMEhUKDWFwcGxpZWRfaW5kZXgYAiABKAQiggEKD0NsdXN0ZXJSZXN0b3JlZBINCgVzdGF0ZRgBIAMoDBIrCgdjbHVzdGVyGAIgASgLMhouaG9wc2tpcC52MS5DbHVzdGVyQ3JlYXRlZBIzCgtyZXBsaWNhdGlvbhgDIAEoCzIeLmhvcHNraXAudjEuUmVwbGljYXRpb25TZXR0aW5nIooBCg9QbGFjZW1lbnRVcGxvYWQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIVCg1yZXN0b3JlX2Vwb2NoGAIgASgNEg4KBm51bWJlchgDIAEoBBIPCgd0aW1lX21zGAQgASgEEisKBnN0YXRlcxgFIAEoCzIbLmhvcHNraXAudjEuUGxhY2VtZW50U3RhdGVzIpoBCglOb2RlU3RhdGUSDAoEbm9kZRgBIAEoDRIiCgRpbmZvGAIgASgLMhQuaG9wc2tpcC52MS5Ob2RlSW5mbxIQCghzdGFuZGluZxgDIAEoDRITCgtyZXBsYWNlZF9ieRgEIAEoDRIRCglqb2luZWRfbXMYBSABKAQSEAoIc2luY2VfbXMYBiABKAQSDwoHdmVyc2lvbhgHIAEoBCKuAQoITWFwU3RhdGUSDQoFZXBvY2gYASABKA0SEwoLbGVhc2VfZXBvY2gYAiABKA0SEgoKbGFzdF9zaGFyZBgDIAEoDRITCgtsYXN0X2NoYW5nZRgEIAEoDRIlCgVzaGFyZBgFIAMoCzIWLmhvcHNraXAudjEuU2hhcmRTdGF0ZRIuCgdyZXRpcmVkGAYgAygLMh0uaG9wc2tpcC52MS5SZXRpcmVkU2hhcmRTdGF0ZSKaAgoKU2hhcmRTdGF0ZRINCgVzaGFyZBgBIAEoDRINCgVmaXJzdBgCIAEoBBIMCgRsYXN0GAMgASgEEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcxISCgZ3YW50ZWQYBSADKA1CAhAAEhIKCmxlYXNlX25vZGUYBiABKA0SEgoKbGVhc2VfdGVybRgHIAEoBBITCgtsZWFzZV9lcG9jaBgIIAEoDRIsCgZjaGFuZ2UYCSABKAsyHC5ob3Bza2lwLnYxLlNoYXJkQ2hhbmdlU3RhdGUSFAoIYW5jZXN0b3IYCiADKA1CAhAAEhIKCnNldHRsZWRfbXMYCyABKAQSDwoHdmVyc2lvbhgMIAEoBCJuChBTaGFyZENoYW5nZVN0YXRlEg4KBmNoYW5nZRgBIAEoDRIMCgRraW5kGAIgASgNEgoKAmF0GAMgASgEEg0KBW90aGVyGAQgASgNEg8KB3Rocm91Z2gYBSABKAQSEAoIc2luY2VfbXMYBiABKAQiUgoRUmV0aXJlZFNoYXJkU3RhdGUSDQoFc2hhcmQYASABKA0SDAoEaW50bxgCIAEoDRIPCgd0aHJvdWdoGAMgASgEEg8KB3ZlcnNpb24YBCABKAQicgoLRGVwbG95U3RhdGUSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3ZlcnNpb24YAiABKA0SKwoEdHlwZRgDIAMoCzIdLmhvcHNraXAudjEuRGVwbG95ZWRUeXBlU3RhdGUSEgoKY2hhbmdlZF9pbhgEIAEoBCJ/ChFEZXBsb3llZFR5cGVTdGF0ZRIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgNEhMKC2RlcGxveWVkX21zGAQgASgEEiYKCGlkZW50aXR5GAUgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eSKqAQoKRW50cnlTdGF0ZRINCgVjbGFzcxgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKA0SDQoFdmFsdWUYBCABKAwSDwoHcmVtb3ZlZBgFIAEoCBISCgpjaGFuZ2VkX21zGAYgASgEEiYKCGlkZW50aXR5GAcgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eRISCgpjaGFuZ2VkX2luGAggASgEIvMCCg1QbGFjZW1lbnRWaWV3EhIKCmNsdXN0ZXJfaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoBBINCgVzaW5jZRgDIAEoBBIRCgltYXBfZXBvY2gYBCABKA0SGgoScmVwbGljYXRpb25fd2FudGVkGAUgASgNEiMKBG5vZGUYBiADKAsyFS5ob3Bza2lwLnYxLk5vZGVTdGF0ZRIlCgVzaGFyZBgHIAMoCzIWLmhvcHNraXAudjEuU2hhcmRTdGF0ZRIuCgdyZXRpcmVkGAggAygLMh0uaG9wc2tpcC52MS5SZXRpcmVkU2hhcmRTdGF0ZRInCgZkZXBsb3kYCSADKAsyFy5ob3Bza2lwLnYxLkRlcGxveVN0YXRlEiUKBWVudHJ5GAogAygLMhYuaG9wc2tpcC52MS5FbnRyeVN0YXRlEjMKC3JlcGxpY2F0aW9uGAsgASgLMh4uaG9wc2tpcC52MS5SZXBsaWNhdGlvblNldHRpbmcigAEKElJlcGxpY2F0aW9uU2V0dGluZxINCgVjb3VudBgBIAEoDRIPCgd2ZXJzaW9uGAIgASgNEhIKCmNoYW5nZWRfbXMYAyABKAQSJgoIaWRlbnRpdHkYBCABKAsyFC5ob3Bza2lwLnYxLklkZW50aXR5Eg4KBnJlYXNvbhgFIAEoCSKpBgoQUGxhY2VtZW50Q29tbWFuZBIxCglib290c3RyYXAYASABKAsyHC5ob3Bza2lwLnYxLkJvb3RzdHJhcENvbW1hbmRIABInCgRqb2luGAIgASgLMhcuaG9wc2tpcC52MS5Kb2luQ29tbWFuZEgAEigKBWxlYXZlGAMgASgLMhcuaG9wc2tpcC52MS5Ob2RlQ29tbWFuZEgAEikKBnJlbW92ZRgEIAEoCzIXLmhvcHNraXAudjEuTm9kZUNvbW1hbmRIABIpCgVsZWFzZRgFIAEoCzIYLmhvcHNraXAudjEuTGVhc2VDb21tYW5kSAASNwoQcmVwbGljYXNfY2hhbmdlZBgGIAEoCzIbLmhvcHNraXAudjEuUmVwbGljYXNDb21tYW5kSAASOAoNd2FudF9yZXBsaWNhcxgHIAEoCzIfLmhvcHNraXAudjEuV2FudFJlcGxpY2FzQ29tbWFuZEgAEi4KCndhbnRfc3BsaXQYCCABKAsyGC5ob3Bza2lwLnYxLlNwbGl0Q29tbWFuZEgAEi4KCndhbnRfbWVyZ2UYCSABKAsyGC5ob3Bza2lwLnYxLk1lcmdlQ29tbWFuZEgAEjEKDG1lcmdlX2Zyb3plbhgKIAEoCzIZLmhvcHNraXAudjEuRnJvemVuQ29tbWFuZEgAEi4KCm1lcmdlX2RvbmUYCyABKAsyGC5ob3Bza2lwLnYxLk1lcmdlQ29tbWFuZEgAEjAKDG1lcmdlX2NhbmNlbBgMIAEoCzIYLmhvcHNraXAudjEuTWVyZ2VDb21tYW5kSAASMgoNY2FuY2VsX2NoYW5nZRgNIAEoCzIZLmhvcHNraXAudjEuQ2FuY2VsQ29tbWFuZEgAEjkKD3NldF9yZXBsaWNhdGlvbhgOIAEoCzIeLmhvcHNraXAudjEuUmVwbGljYXRpb25Db21tYW5kSAASLQoJc2V0X2VudHJ5GA8gASgLMhguaG9wc2tpcC52MS5FbnRyeUNvbW1hbmRIABIrCgZkZXBsb3kYECABKAsyGS5ob3Bza2lwLnYxLkRlcGxveUNvbW1hbmRIAEIGCgRraW5kInYKEEJvb3RzdHJhcENvbW1hbmQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIiCgRpbmZvGAIgASgLMhQuaG9wc2tpcC52MS5Ob2RlSW5mbxIaChJyZXBsaWNhdGlvbl93YW50ZWQYAyABKA0SDgoGc2hhcmRzGAQgASgNIlMKC0pvaW5Db21tYW5kEhIKCmNsdXN0ZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoDRIiCgRpbmZvGAMgASgLMhQuaG9wc2tpcC52MS5Ob2RlSW5mbyIbCgtOb2RlQ29tbWFuZBIMCgRub2RlGAEgASgNIl8KDExlYXNlQ29tbWFuZBINCgVzaGFyZBgBIAEoDRIMCgRub2RlGAIgASgNEgwKBHRlcm0YAyABKAQSJAoEYm9ybhgEIAEoCzIWLmhvcHNraXAudjEuU3BsaXRCaXJ0aCJQCgpTcGxpdEJpcnRoEg4KBnBhcmVudBgBIAEoDRIKCgJhdBgCIAEoBBImCghyZXBsaWNhcxgDIAEoCzIULmhvcHNraXAudjEuUmVwbGljYXMiSAoPUmVwbGljYXNDb21tYW5kEg0KBXNoYXJkGAEgASgNEiYKCHJlcGxpY2FzGAIgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyI2ChNXYW50UmVwbGljYXNDb21tYW5kEg0KBXNoYXJkGAEgASgNEhAKBG5vZGUYAiADKA1CAhAAIikKDFNwbGl0Q29tbWFuZBINCgVzaGFyZBgBIAEoDRIKCgJhdBgCIAEoBCIrCgxNZXJnZUNvbW1hbmQSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDSJcCg1Gcm96ZW5Db21tYW5kEgwKBGxlZnQYASABKA0SDQoFcmlnaHQYAiABKA0SDgoGY2hhbmdlGAMgASgNEg8KB3Rocm91Z2gYBCABKAQSDQoFZXBvY2gYBSABKA0iPQoNQ2FuY2VsQ29tbWFuZBINCgVzaGFyZBgBIAEoDRINCgVlcG9jaBgCIAEoDRIOCgZyZWFzb24YAyABKAkiMwoSUmVwbGljYXRpb25Db21tYW5kEg0KBWNvdW50GAEgASgNEg4KBnJlYXNvbhgCIAEoCSJuCgxFbnRyeUNvbW1hbmQSDQoFY2xhc3MYASABKAkSDAoEbmFtZRgCIAEoCRINCgV2YWx1ZRgDIAEoDBIPCgdyZW1vdmVkGAQgASgIEg8KB2NoZWNrZWQYBSABKAgSEAoIZXhwZWN0ZWQYBiABKA0iTgoNRGVwbG95Q29tbWFuZBIRCgluYW1lc3BhY2UYASABKAkSDgoGYnVuZGxlGAIgASgMEgwKBHNpemUYAyABKAQSDAoEdHlwZRgEIAMoCSL5AgoPUGxhY2VtZW50QW5zd2VyEiYKBGRvbmUYASABKAsyFi5ob3Bza2lwLnYxLkFuc3dlckRvbmVIABIqCgZqb2luZWQYAiABKAsyGC5ob3Bza2lwLnYxLkFuc3dlckpvaW5lZEgAEioKBmxlYXNlZBgDIAEoCzIYLmhvcHNraXAudjEuQW5zd2VyTGVhc2VkSAASKAoFc3BsaXQYBCABKAsyFy5ob3Bza2lwLnYxLkFuc3dlclNwbGl0SAASLAoHdmVyc2lvbhgFIAEoCzIZLmhvcHNraXAudjEuQW5zd2VyVmVyc2lvbkgAEi4KCHJlamVjdGVkGAYgASgLMhouaG9wc2tpcC52MS5BbnN3ZXJSZWplY3RlZEgAEigKBW1lcmdlGAcgASgLMhcuaG9wc2tpcC52MS5BbnN3ZXJNZXJnZUgAEiwKB3JlbW92ZWQYCCABKAsyGS5ob3Bza2lwLnYxLkFuc3dlclJlbW92ZWRIAEIGCgRraW5kIgwKCkFuc3dlckRvbmUiWAoMQW5zd2VySm9pbmVkEhIKCmNsdXN0ZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoDRIPCgdvYmplY3RzGAMgASgJEhUKDXJlc3RvcmVfZXBvY2gYBCABKA0iLgoMQW5zd2VyTGVhc2VkEg0KBWVwb2NoGAEgASgNEg8KB3ZlcnNpb24YAiABKAQiLAoLQW5zd2VyU3BsaXQSDQoFY2hpbGQYASABKA0SDgoGY2hhbmdlGAIgASgNIh0KC0Fuc3dlck1lcmdlEg4KBmNoYW5nZRgBIAEoDSIdCg1BbnN3ZXJSZW1vdmVkEgwKBGdvbmUYASABKAgiIAoNQW5zd2VyVmVyc2lvbhIPCgd2ZXJzaW9uGAEgASgNIlgKDkFuc3dlclJlamVjdGVkEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEhYKDnJldHJ5X2FmdGVyX21zGAMgASgEEg0KBWVwb2NoGAQgASgEIk4KCk5vZGVSZXBvcnQSDAoEbm9kZRgBIAEoDRIkCgVzaGFyZBgCIAMoCzIVLmhvcHNraXAudjEuU2hhcmRMb2FkEgwKBGZ1bGwYAyABKAgirwEKCVNoYXJkTG9hZBINCgVzaGFyZBgBIAEoDRINCgVsZWFkcxgCIAEoCBINCgVieXRlcxgDIAEoBBISCgpyYXRlX21pbGxpGAQgASgEEhIKCnBhcnRpdGlvbnMYBSABKAQSEgoKbGFzdF9pbmRleBgGIAEoBBIQCghzcGxpdF9hdBgHIAEoBBInCgdyZXBsaWNhGAggAygLMhYuaG9wc2tpcC52MS5SZXBsaWNhTGFnIicKClJlcGxpY2FMYWcSDAoEbm9kZRgBIAEoDRILCgNsYWcYAiABKAQqlQEKDE5vZGVTdGFuZGluZxIdChlOT0RFX1NUQU5ESU5HX1VOU1BFQ0lGSUVEEAASGAoUTk9ERV9TVEFORElOR19NRU1CRVIQARIZChVOT0RFX1NUQU5ESU5HX0xFQVZJTkcQAhIWChJOT0RFX1NUQU5ESU5HX0xPU1QQAxIZChVOT0RFX1NUQU5ESU5HX1JFTU9WRUQQBCq0AQoPU2hhcmRDaGFuZ2VLaW5kEiEKHVNIQVJEX0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXU0hBUkRfQ0hBTkdFX0tJTkRfU1BMSVQQARIgChxTSEFSRF9DSEFOR0VfS0lORF9NRVJHRV9MRUZUEAISIQodU0hBUkRfQ0hBTkdFX0tJTkRfTUVSR0VfUklHSFQQAxIcChhTSEFSRF9DSEFOR0VfS0lORF9BQlNPUkIQBGIGcHJvdG8z", [file_hopskip_v1_common, file_hopskip_v1_event]);
 
 /**
  * Describes the message hopskip.v1.PlacementState.
@@ -27,256 +27,277 @@ export const PlacementStatesSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_placement, 1);
 
 /**
+ * Describes the message hopskip.v1.ClusterRestored.
+ * Use `create(ClusterRestoredSchema)` to create a new message.
+ */
+export const ClusterRestoredSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_placement, 2);
+
+/**
+ * Describes the message hopskip.v1.PlacementUpload.
+ * Use `create(PlacementUploadSchema)` to create a new message.
+ */
+export const PlacementUploadSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_placement, 3);
+
+/**
  * Describes the message hopskip.v1.NodeState.
  * Use `create(NodeStateSchema)` to create a new message.
  */
 export const NodeStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 2);
+  messageDesc(file_hopskip_v1_placement, 4);
 
 /**
  * Describes the message hopskip.v1.MapState.
  * Use `create(MapStateSchema)` to create a new message.
  */
 export const MapStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 3);
+  messageDesc(file_hopskip_v1_placement, 5);
 
 /**
  * Describes the message hopskip.v1.ShardState.
  * Use `create(ShardStateSchema)` to create a new message.
  */
 export const ShardStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 4);
+  messageDesc(file_hopskip_v1_placement, 6);
 
 /**
  * Describes the message hopskip.v1.ShardChangeState.
  * Use `create(ShardChangeStateSchema)` to create a new message.
  */
 export const ShardChangeStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 5);
+  messageDesc(file_hopskip_v1_placement, 7);
 
 /**
  * Describes the message hopskip.v1.RetiredShardState.
  * Use `create(RetiredShardStateSchema)` to create a new message.
  */
 export const RetiredShardStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 6);
+  messageDesc(file_hopskip_v1_placement, 8);
 
 /**
  * Describes the message hopskip.v1.DeployState.
  * Use `create(DeployStateSchema)` to create a new message.
  */
 export const DeployStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 7);
+  messageDesc(file_hopskip_v1_placement, 9);
 
 /**
  * Describes the message hopskip.v1.DeployedTypeState.
  * Use `create(DeployedTypeStateSchema)` to create a new message.
  */
 export const DeployedTypeStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 8);
+  messageDesc(file_hopskip_v1_placement, 10);
 
 /**
  * Describes the message hopskip.v1.EntryState.
  * Use `create(EntryStateSchema)` to create a new message.
  */
 export const EntryStateSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 9);
+  messageDesc(file_hopskip_v1_placement, 11);
 
 /**
  * Describes the message hopskip.v1.PlacementView.
  * Use `create(PlacementViewSchema)` to create a new message.
  */
 export const PlacementViewSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 10);
+  messageDesc(file_hopskip_v1_placement, 12);
+
+/**
+ * Describes the message hopskip.v1.ReplicationSetting.
+ * Use `create(ReplicationSettingSchema)` to create a new message.
+ */
+export const ReplicationSettingSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_placement, 13);
 
 /**
  * Describes the message hopskip.v1.PlacementCommand.
  * Use `create(PlacementCommandSchema)` to create a new message.
  */
 export const PlacementCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 11);
+  messageDesc(file_hopskip_v1_placement, 14);
 
 /**
  * Describes the message hopskip.v1.BootstrapCommand.
  * Use `create(BootstrapCommandSchema)` to create a new message.
  */
 export const BootstrapCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 12);
+  messageDesc(file_hopskip_v1_placement, 15);
 
 /**
  * Describes the message hopskip.v1.JoinCommand.
  * Use `create(JoinCommandSchema)` to create a new message.
  */
 export const JoinCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 13);
+  messageDesc(file_hopskip_v1_placement, 16);
 
 /**
  * Describes the message hopskip.v1.NodeCommand.
  * Use `create(NodeCommandSchema)` to create a new message.
  */
 export const NodeCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 14);
+  messageDesc(file_hopskip_v1_placement, 17);
 
 /**
  * Describes the message hopskip.v1.LeaseCommand.
  * Use `create(LeaseCommandSchema)` to create a new message.
  */
 export const LeaseCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 15);
+  messageDesc(file_hopskip_v1_placement, 18);
 
 /**
  * Describes the message hopskip.v1.SplitBirth.
  * Use `create(SplitBirthSchema)` to create a new message.
  */
 export const SplitBirthSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 16);
+  messageDesc(file_hopskip_v1_placement, 19);
 
 /**
  * Describes the message hopskip.v1.ReplicasCommand.
  * Use `create(ReplicasCommandSchema)` to create a new message.
  */
 export const ReplicasCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 17);
+  messageDesc(file_hopskip_v1_placement, 20);
 
 /**
  * Describes the message hopskip.v1.WantReplicasCommand.
  * Use `create(WantReplicasCommandSchema)` to create a new message.
  */
 export const WantReplicasCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 18);
+  messageDesc(file_hopskip_v1_placement, 21);
 
 /**
  * Describes the message hopskip.v1.SplitCommand.
  * Use `create(SplitCommandSchema)` to create a new message.
  */
 export const SplitCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 19);
+  messageDesc(file_hopskip_v1_placement, 22);
 
 /**
  * Describes the message hopskip.v1.MergeCommand.
  * Use `create(MergeCommandSchema)` to create a new message.
  */
 export const MergeCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 20);
+  messageDesc(file_hopskip_v1_placement, 23);
 
 /**
  * Describes the message hopskip.v1.FrozenCommand.
  * Use `create(FrozenCommandSchema)` to create a new message.
  */
 export const FrozenCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 21);
+  messageDesc(file_hopskip_v1_placement, 24);
 
 /**
  * Describes the message hopskip.v1.CancelCommand.
  * Use `create(CancelCommandSchema)` to create a new message.
  */
 export const CancelCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 22);
+  messageDesc(file_hopskip_v1_placement, 25);
 
 /**
  * Describes the message hopskip.v1.ReplicationCommand.
  * Use `create(ReplicationCommandSchema)` to create a new message.
  */
 export const ReplicationCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 23);
+  messageDesc(file_hopskip_v1_placement, 26);
 
 /**
  * Describes the message hopskip.v1.EntryCommand.
  * Use `create(EntryCommandSchema)` to create a new message.
  */
 export const EntryCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 24);
+  messageDesc(file_hopskip_v1_placement, 27);
 
 /**
  * Describes the message hopskip.v1.DeployCommand.
  * Use `create(DeployCommandSchema)` to create a new message.
  */
 export const DeployCommandSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 25);
+  messageDesc(file_hopskip_v1_placement, 28);
 
 /**
  * Describes the message hopskip.v1.PlacementAnswer.
  * Use `create(PlacementAnswerSchema)` to create a new message.
  */
 export const PlacementAnswerSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 26);
+  messageDesc(file_hopskip_v1_placement, 29);
 
 /**
  * Describes the message hopskip.v1.AnswerDone.
  * Use `create(AnswerDoneSchema)` to create a new message.
  */
 export const AnswerDoneSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 27);
+  messageDesc(file_hopskip_v1_placement, 30);
 
 /**
  * Describes the message hopskip.v1.AnswerJoined.
  * Use `create(AnswerJoinedSchema)` to create a new message.
  */
 export const AnswerJoinedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 28);
+  messageDesc(file_hopskip_v1_placement, 31);
 
 /**
  * Describes the message hopskip.v1.AnswerLeased.
  * Use `create(AnswerLeasedSchema)` to create a new message.
  */
 export const AnswerLeasedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 29);
+  messageDesc(file_hopskip_v1_placement, 32);
 
 /**
  * Describes the message hopskip.v1.AnswerSplit.
  * Use `create(AnswerSplitSchema)` to create a new message.
  */
 export const AnswerSplitSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 30);
+  messageDesc(file_hopskip_v1_placement, 33);
 
 /**
  * Describes the message hopskip.v1.AnswerMerge.
  * Use `create(AnswerMergeSchema)` to create a new message.
  */
 export const AnswerMergeSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 31);
+  messageDesc(file_hopskip_v1_placement, 34);
 
 /**
  * Describes the message hopskip.v1.AnswerRemoved.
  * Use `create(AnswerRemovedSchema)` to create a new message.
  */
 export const AnswerRemovedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 32);
+  messageDesc(file_hopskip_v1_placement, 35);
 
 /**
  * Describes the message hopskip.v1.AnswerVersion.
  * Use `create(AnswerVersionSchema)` to create a new message.
  */
 export const AnswerVersionSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 33);
+  messageDesc(file_hopskip_v1_placement, 36);
 
 /**
  * Describes the message hopskip.v1.AnswerRejected.
  * Use `create(AnswerRejectedSchema)` to create a new message.
  */
 export const AnswerRejectedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 34);
+  messageDesc(file_hopskip_v1_placement, 37);
 
 /**
  * Describes the message hopskip.v1.NodeReport.
  * Use `create(NodeReportSchema)` to create a new message.
  */
 export const NodeReportSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 35);
+  messageDesc(file_hopskip_v1_placement, 38);
 
 /**
  * Describes the message hopskip.v1.ShardLoad.
  * Use `create(ShardLoadSchema)` to create a new message.
  */
 export const ShardLoadSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 36);
+  messageDesc(file_hopskip_v1_placement, 39);
 
 /**
  * Describes the message hopskip.v1.ReplicaLag.
  * Use `create(ReplicaLagSchema)` to create a new message.
  */
 export const ReplicaLagSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_placement, 37);
+  messageDesc(file_hopskip_v1_placement, 40);
 
 /**
  * Describes the enum hopskip.v1.NodeStanding.

@@ -127,6 +127,12 @@ export declare type ShardChange = Message<"hopskip.v1.ShardChange"> & {
      */
     value: ShardAbsorbed;
     case: "absorbed";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ShardSealed sealed = 6;
+     */
+    value: ShardSealed;
+    case: "sealed";
   } | { case: undefined; value?: undefined };
 };
 
@@ -256,6 +262,41 @@ export declare type ShardAbsorbed = Message<"hopskip.v1.ShardAbsorbed"> & {
  * Use `create(ShardAbsorbedSchema)` to create a new message.
  */
 export declare const ShardAbsorbedSchema: GenMessage<ShardAbsorbed>;
+
+/**
+ * The events of the shard's log through index `through` lie in object storage, as manifest number
+ * `manifest` of the shard says, whose bytes have this hash. The states that lie there are the fold
+ * of the log through `states_through`: a replica may forget its log as far as that.
+ *
+ * @generated from message hopskip.v1.ShardSealed
+ */
+export declare type ShardSealed = Message<"hopskip.v1.ShardSealed"> & {
+  /**
+   * @generated from field: uint64 through = 1;
+   */
+  through: bigint;
+
+  /**
+   * @generated from field: uint64 manifest = 2;
+   */
+  manifest: bigint;
+
+  /**
+   * @generated from field: bytes sha256 = 3;
+   */
+  sha256: Uint8Array;
+
+  /**
+   * @generated from field: uint64 states_through = 4;
+   */
+  statesThrough: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ShardSealed.
+ * Use `create(ShardSealedSchema)` to create a new message.
+ */
+export declare const ShardSealedSchema: GenMessage<ShardSealed>;
 
 /**
  * The guest had seen all events of the partition below `seq` and asked for nothing more. Written

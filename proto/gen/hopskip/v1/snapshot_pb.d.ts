@@ -21,6 +21,19 @@ export declare type SnapshotAsked = Message<"hopskip.v1.SnapshotAsked"> & {
    * @generated from field: uint32 shard = 1;
    */
   shard: number;
+
+  /**
+   * Drawn by who asks, and said again after a broken stream: with the chunks that it has, it is
+   * given the rest where that is still to be had, else all from the first one.
+   *
+   * @generated from field: bytes transfer = 2;
+   */
+  transfer: Uint8Array;
+
+  /**
+   * @generated from field: uint32 from = 3;
+   */
+  from: number;
 };
 
 /**
@@ -61,6 +74,13 @@ export declare type SnapshotChunk = Message<"hopskip.v1.SnapshotChunk"> & {
    * @generated from field: repeated hopskip.v1.IndexedRun run = 5;
    */
   run: IndexedRun[];
+
+  /**
+   * Logs whose beginning does not travel, as object storage has it.
+   *
+   * @generated from field: repeated hopskip.v1.SealedLog sealed = 6;
+   */
+  sealed: SealedLog[];
 };
 
 /**
@@ -68,6 +88,29 @@ export declare type SnapshotChunk = Message<"hopskip.v1.SnapshotChunk"> & {
  * Use `create(SnapshotChunkSchema)` to create a new message.
  */
 export declare const SnapshotChunkSchema: GenMessage<SnapshotChunk>;
+
+/**
+ * Records of a shard's log up to `through` are sealed.
+ *
+ * @generated from message hopskip.v1.SealedLog
+ */
+export declare type SealedLog = Message<"hopskip.v1.SealedLog"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: uint64 through = 2;
+   */
+  through: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.SealedLog.
+ * Use `create(SealedLogSchema)` to create a new message.
+ */
+export declare const SealedLogSchema: GenMessage<SealedLog>;
 
 /**
  * A row of the index of runs.

@@ -8,7 +8,7 @@ import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
  * Describes the file hopskip/v1/snapshot.proto.
  */
 export const file_hopskip_v1_snapshot = /*@__PURE__*/
-  fileDesc("Chlob3Bza2lwL3YxL3NuYXBzaG90LnByb3RvEgpob3Bza2lwLnYxIh4KDVNuYXBzaG90QXNrZWQSDQoFc2hhcmQYASABKA0ivAEKDVNuYXBzaG90Q2h1bmsSDgoGbnVtYmVyGAEgASgNEioKBnJlY29yZBgCIAMoCzIaLmhvcHNraXAudjEuQXJjaGl2ZWRSZWNvcmQSJAoDcm93GAMgAygLMhcuaG9wc2tpcC52MS5TbmFwc2hvdFJvdxIkCgNlbmQYBCABKAsyFy5ob3Bza2lwLnYxLlNuYXBzaG90RW5kEiMKA3J1bhgFIAMoCzIWLmhvcHNraXAudjEuSW5kZXhlZFJ1biLLAQoKSW5kZXhlZFJ1bhILCgNrZXkYASABKAQSCwoDcnVuGAIgASgJEhIKCmdlbmVyYXRpb24YAyABKA0SDAoEdHlwZRgEIAEoCRIOCgZzdGF0dXMYBSABKA0SEgoKc3RhcnRlZF9tcxgGIAEoBBIRCgljbG9zZWRfbXMYByABKAQSDgoGYnVuZGxlGAggASgMEgwKBG5vdGUYCSABKAkSGAoQY2FuY2VsX3JlcXVlc3RlZBgKIAEoCBISCgpsYXN0X2luZGV4GAsgASgEIlgKDkFyY2hpdmVkUmVjb3JkEg0KBXNoYXJkGAEgASgNEg0KBWluZGV4GAIgASgEEgwKBHRlcm0YAyABKAQSDAoEa2luZBgEIAEoDRIMCgRib2R5GAUgASgMInoKC1NuYXBzaG90Um93EhEKCXBhcnRpdGlvbhgBIAEoCRILCgNrZXkYAiABKAQSDQoFc2hhcmQYAyABKA0SDQoFc3RhdGUYBCABKAwSDgoGZHVlX21zGAUgASgEEg4KBmlzX2R1ZRgGIAEoCBINCgVpbmRleBgHIAEoBCKhAQoLU25hcHNob3RFbmQSDQoFaW5kZXgYASABKAQSDAoEdGVybRgCIAEoBBIQCghjbG9ja19tcxgDIAEoBBIMCgRjb25mGAQgASgMEg4KBmhlYWRlchgFIAEoDBIUCgxoZWFkZXJfaW5kZXgYBiABKAQSDgoGY2h1bmtzGAcgASgNEg4KBnNoYTI1NhgIIAEoDBIPCgdpbmRleGVkGAkgASgEYgZwcm90bzM");
+  fileDesc("Chlob3Bza2lwL3YxL3NuYXBzaG90LnByb3RvEgpob3Bza2lwLnYxIj4KDVNuYXBzaG90QXNrZWQSDQoFc2hhcmQYASABKA0SEAoIdHJhbnNmZXIYAiABKAwSDAoEZnJvbRgDIAEoDSLjAQoNU25hcHNob3RDaHVuaxIOCgZudW1iZXIYASABKA0SKgoGcmVjb3JkGAIgAygLMhouaG9wc2tpcC52MS5BcmNoaXZlZFJlY29yZBIkCgNyb3cYAyADKAsyFy5ob3Bza2lwLnYxLlNuYXBzaG90Um93EiQKA2VuZBgEIAEoCzIXLmhvcHNraXAudjEuU25hcHNob3RFbmQSIwoDcnVuGAUgAygLMhYuaG9wc2tpcC52MS5JbmRleGVkUnVuEiUKBnNlYWxlZBgGIAMoCzIVLmhvcHNraXAudjEuU2VhbGVkTG9nIisKCVNlYWxlZExvZxINCgVzaGFyZBgBIAEoDRIPCgd0aHJvdWdoGAIgASgEIssBCgpJbmRleGVkUnVuEgsKA2tleRgBIAEoBBILCgNydW4YAiABKAkSEgoKZ2VuZXJhdGlvbhgDIAEoDRIMCgR0eXBlGAQgASgJEg4KBnN0YXR1cxgFIAEoDRISCgpzdGFydGVkX21zGAYgASgEEhEKCWNsb3NlZF9tcxgHIAEoBBIOCgZidW5kbGUYCCABKAwSDAoEbm90ZRgJIAEoCRIYChBjYW5jZWxfcmVxdWVzdGVkGAogASgIEhIKCmxhc3RfaW5kZXgYCyABKAQiWAoOQXJjaGl2ZWRSZWNvcmQSDQoFc2hhcmQYASABKA0SDQoFaW5kZXgYAiABKAQSDAoEdGVybRgDIAEoBBIMCgRraW5kGAQgASgNEgwKBGJvZHkYBSABKAwiegoLU25hcHNob3RSb3cSEQoJcGFydGl0aW9uGAEgASgJEgsKA2tleRgCIAEoBBINCgVzaGFyZBgDIAEoDRINCgVzdGF0ZRgEIAEoDBIOCgZkdWVfbXMYBSABKAQSDgoGaXNfZHVlGAYgASgIEg0KBWluZGV4GAcgASgEIqEBCgtTbmFwc2hvdEVuZBINCgVpbmRleBgBIAEoBBIMCgR0ZXJtGAIgASgEEhAKCGNsb2NrX21zGAMgASgEEgwKBGNvbmYYBCABKAwSDgoGaGVhZGVyGAUgASgMEhQKDGhlYWRlcl9pbmRleBgGIAEoBBIOCgZjaHVua3MYByABKA0SDgoGc2hhMjU2GAggASgMEg8KB2luZGV4ZWQYCSABKARiBnByb3RvMw");
 
 /**
  * Describes the message hopskip.v1.SnapshotAsked.
@@ -25,30 +25,37 @@ export const SnapshotChunkSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_snapshot, 1);
 
 /**
+ * Describes the message hopskip.v1.SealedLog.
+ * Use `create(SealedLogSchema)` to create a new message.
+ */
+export const SealedLogSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_snapshot, 2);
+
+/**
  * Describes the message hopskip.v1.IndexedRun.
  * Use `create(IndexedRunSchema)` to create a new message.
  */
 export const IndexedRunSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_snapshot, 2);
+  messageDesc(file_hopskip_v1_snapshot, 3);
 
 /**
  * Describes the message hopskip.v1.ArchivedRecord.
  * Use `create(ArchivedRecordSchema)` to create a new message.
  */
 export const ArchivedRecordSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_snapshot, 3);
+  messageDesc(file_hopskip_v1_snapshot, 4);
 
 /**
  * Describes the message hopskip.v1.SnapshotRow.
  * Use `create(SnapshotRowSchema)` to create a new message.
  */
 export const SnapshotRowSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_snapshot, 4);
+  messageDesc(file_hopskip_v1_snapshot, 5);
 
 /**
  * Describes the message hopskip.v1.SnapshotEnd.
  * Use `create(SnapshotEndSchema)` to create a new message.
  */
 export const SnapshotEndSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_snapshot, 5);
+  messageDesc(file_hopskip_v1_snapshot, 6);
 

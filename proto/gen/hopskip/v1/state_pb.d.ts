@@ -412,6 +412,32 @@ export declare type ShardHeader = Message<"hopskip.v1.ShardHeader"> & {
    * @generated from field: uint64 changed_index = 10;
    */
   changedIndex: bigint;
+
+  /**
+   * The log through here is sealed: its events lie in object storage; 0 = nothing is.
+   *
+   * @generated from field: uint64 sealed_through = 11;
+   */
+  sealedThrough: bigint;
+
+  /**
+   * The newest manifest that this shard's log tells of, and its hash; 0 = none.
+   *
+   * @generated from field: uint64 manifest = 12;
+   */
+  manifest: bigint;
+
+  /**
+   * @generated from field: bytes manifest_sha256 = 13;
+   */
+  manifestSha256: Uint8Array;
+
+  /**
+   * States as of here lie there too.
+   *
+   * @generated from field: uint64 states_through = 14;
+   */
+  statesThrough: bigint;
 };
 
 /**

@@ -1,0 +1,112 @@
+/** What object storage holds of a cluster, by namespace: from manifests, and from indexes where several namespaces share a segment. */
+import { type Manifest, type ObjectStore, type SegmentEntry, type SegmentSummary, shardPrefixes } from "#store";
+import type { ColdPlace } from "./cold-place.ts";
+import { inParallel } from "./parallel.ts";
+import { readerOf } from "./sealed-segments.ts";
+
+export interface NamespaceUse {
+  /** Empty: partitions of no namespace. */
+  readonly namespace: string;
+  events: number;
+  /** Of segments and their indexes; one that several share is divided by their events. */
+  bytes: number;
+  /** That have events of it. */
+  segments: number;
+}
+
+export interface ObjectsUse {
+  count: number;
+  bytes: number;
+}
+
+export interface StorageUse {
+  readonly namespaces: readonly NamespaceUse[];
+  readonly segments: ObjectsUse;
+  readonly checkpoints: ObjectsUse;
+  readonly records: ObjectsUse;
+  /** As they are listed now. */
+  readonly blobs: ObjectsUse;
+  /** Of the four kinds above but blobs: listed, and named by no newest manifest. */
+  readonly unnamed: ObjectsUse;
+}
+
+const indexesAtOnce = 8;
+
+/** Namespace of a run's partition, which begins with `run/`; empty for others. */
+export const namespaceIn = (partition: string) => /^run\/([^:]*):/.exec(partition)?.[1] ?? "";
+
+export async function storageUse(
+  { objects, cluster }: Pick<ColdPlace, "objects" | "cluster">,
+  manifests: readonly Manifest[],
+): Promise<StorageUse> {
+  const entries = manifests.flatMap(({ segments }) => segments);
+  const parts = await inParallel(entries, indexesAtOnce, (entry) => eventsByNamespace(objects, entry));
+  const namespaces = new Map<string, NamespaceUse>();
+  for (const [at, { summary }] of entries.entries()) {
+    const bytes = summary.segmentBytes + summary.indexBytes;
+    for (const [namespace, events] of parts[at] ?? []) {
+      const use = namespaces.get(namespace) ?? { namespace, events: 0, bytes: 0, segments: 0 };
+      namespaces.set(namespace, use);
+      use.events += events;
+      use.bytes += Math.round((bytes * events) / summary.rows);
+      use.segments++;
+    }
+  }
+  const named = new Set<string>();
+  const sum = (all: readonly { readonly key: string; readonly bytes: number }[]): ObjectsUse => {
+    for (const { key } of all) named.add(key);
+    return { count: all.length, bytes: all.reduce((bytes, each) => bytes + each.bytes, 0) };
+  };
+  const segments = sum(entries.flatMap(objectsOf));
+  const checkpoints = sum(manifests.flatMap(({ checkpoint }) => checkpoint?.parts ?? []));
+  const records = sum(manifests.flatMap((each) => each.records));
+  return {
+    namespaces: [...namespaces.values()].sort((a, b) => b.bytes - a.bytes),
+    segments,
+    checkpoints,
+    records,
+    blobs: await listed(objects, [`${cluster}/blob/`], () => true),
+    unnamed: await listed(
+      objects,
+      manifests.flatMap(({ shard }) => shardPrefixes(cluster, shard)),
+      (key) => !named.has(key),
+    ),
+  };
+}
+
+function objectsOf({ segment, index, summary }: SegmentEntry) {
+  return [
+    { key: segment, bytes: summary.segmentBytes },
+    { key: index, bytes: summary.indexBytes },
+  ];
+}
+
+async function eventsByNamespace(objects: ObjectStore, entry: SegmentEntry): Promise<ReadonlyMap<string, number>> {
+  const { summary } = entry;
+  const only = onlyNamespace(summary);
+  if (only !== undefined) return new Map(summary.rows === 0 ? [] : [[only, summary.rows]]);
+  const events = new Map<string, number>();
+  for await (const { partition, firstSeq, endSeq } of readerOf(objects, entry).partitions()) {
+    const namespace = namespaceIn(partition);
+    events.set(namespace, (events.get(namespace) ?? 0) + endSeq - firstSeq);
+  }
+  return events;
+}
+
+/** Partitions are in order: what the first and the last one begin with, all begin with. */
+function onlyNamespace({ extent }: SegmentSummary): string | undefined {
+  if (extent === undefined) return "";
+  const namespace = namespaceIn(extent.firstPartition);
+  return namespace !== "" && namespace === namespaceIn(extent.lastPartition) ? namespace : undefined;
+}
+
+async function listed(objects: ObjectStore, prefixes: readonly string[], counts: (key: string) => boolean): Promise<ObjectsUse> {
+  const use = { count: 0, bytes: 0 };
+  for (const prefix of prefixes)
+    for await (const { key, bytes } of objects.list(prefix)) {
+      if (!counts(key)) continue;
+      use.count++;
+      use.bytes += bytes;
+    }
+  return use;
+}

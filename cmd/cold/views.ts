@@ -1,0 +1,87 @@
+/**
+ * What a cold query sees, as SQL: `events`, a row for each sealed event, and `runs`, a row for each
+ * generation of a run. Names and meanings of the columns are a contract (docs/COLD-QUERIES.md).
+ */
+import { EventKind, RunStatus } from "#proto";
+import { kindName } from "../history.ts";
+import { statusWord } from "../status.ts";
+import { sqlText } from "./event-filter.ts";
+
+/** Name of the function over (kind, payload) that `data` is made with. */
+export const decodeFunction = "hop_event_json";
+
+/** As a segment has them; read where no segment matches. */
+const segmentColumns = `partition VARCHAR, seq BIGINT, time_ms BIGINT, logical BIGINT, kind BIGINT, schema_id BIGINT, identity_issuer VARCHAR,
+  identity_subject VARCHAR, identity_verified BOOLEAN, identity_cause_seq BIGINT, payload BLOB, log_index BIGINT, term BIGINT, hash BLOB,
+  event BLOB, filename VARCHAR`;
+
+const kindCases = Object.values(EventKind)
+  .filter((kind) => kind !== EventKind.unspecified)
+  .map((kind) => `WHEN ${kind} THEN ${sqlText(kindName(kind))}`)
+  .join(" ");
+
+/** Statements that make the views. `condition` is over the columns of a segment. */
+export function viewStatements(paths: readonly string[], condition: string): string[] {
+  const source = paths.length === 0 ? "hop_nothing" : `read_parquet([${paths.map(sqlText).join(", ")}], filename = true)`;
+  const nothing = paths.length === 0 ? [`CREATE TABLE hop_nothing (${segmentColumns})`] : [];
+  return [...nothing, eventsView(source, condition), runsView];
+}
+
+const eventsView = (source: string, condition: string) => `
+  CREATE VIEW events AS SELECT
+    partition,
+    CASE WHEN starts_with(partition, 'run/') THEN substr(partition, 5) END AS run,
+    CASE WHEN starts_with(partition, 'run/') THEN substr(partition, 5, strpos(partition, ':') - 5) END AS namespace,
+    CASE WHEN starts_with(partition, 'run/') THEN substr(partition, strpos(partition, ':') + 1) END AS instance,
+    seq,
+    make_timestamp(time_ms * 1000) AS time,
+    time_ms,
+    logical,
+    CASE kind ${kindCases} ELSE 'kind ' || kind END AS kind,
+    kind AS kind_number,
+    ${decodeFunction}(kind, payload)::JSON AS data,
+    identity_issuer, identity_subject, identity_verified, identity_cause_seq,
+    schema_id,
+    payload,
+    event,
+    hash,
+    substr(parse_filename(filename), 2, 10)::BIGINT AS shard,
+    log_index,
+    term
+  FROM ${source} WHERE ${condition}`;
+
+const { runStarted, runCompleted, runFailed, runCancelled, runTerminated, runTimedOut, runBlocked, runResumed } = EventKind;
+
+/** The status of a run behind an event of the kind. */
+const statuses: readonly (readonly [number, number])[] = [
+  [runStarted, RunStatus.running],
+  [runResumed, RunStatus.running],
+  [runCompleted, RunStatus.completed],
+  [runFailed, RunStatus.failed],
+  [runCancelled, RunStatus.cancelled],
+  [runTerminated, RunStatus.terminated],
+  [runTimedOut, RunStatus.timedOut],
+  [runBlocked, RunStatus.blocked],
+];
+const steps = statuses.map(([kind]) => kind).join(", ");
+const ends = [runCompleted, runFailed, runCancelled, runTerminated, runTimedOut].join(", ");
+const statusCases = statuses.map(([kind, status]) => `WHEN ${kind} THEN ${sqlText(statusWord(status))}`).join(" ");
+const ofStart = (what: string) => `any_value(${what}) FILTER (kind_number = ${runStarted})`;
+
+const runsView = `
+  CREATE VIEW runs AS SELECT
+    run, namespace, instance,
+    ${ofStart("(data->>'$.generation')::BIGINT")} AS generation,
+    ${ofStart("data->>'$.type'")} AS type,
+    CASE arg_max(kind_number, seq) ${statusCases} END AS status,
+    ${ofStart("time")} AS started,
+    max(time) FILTER (kind_number IN (${ends})) AS closed,
+    ${ofStart("data->'$.input'")} AS input,
+    any_value(data->'$.result') FILTER (kind_number = ${runCompleted}) AS result,
+    any_value(data->'$.failure') FILTER (kind_number = ${runFailed}) AS failure,
+    ${ofStart("identity_subject")} AS started_by
+  FROM (
+    SELECT *, count(*) FILTER (kind_number = ${runStarted}) OVER (PARTITION BY run ORDER BY seq) AS life
+    FROM events WHERE kind_number IN (${steps}) AND run IS NOT NULL
+  )
+  GROUP BY run, namespace, instance, life`;
