@@ -152,7 +152,7 @@ function clusterConfig(flags: NodeFlags): Partial<NodeConfig> {
 
 /** What the flags say of object storage. */
 function coldConfig({ objectStore, sealSize, sealAge, keepSize, tailSize }: NodeFlags): Partial<NodeConfig> {
-  const url = objectStore ?? process.env["HOP_OBJECT_STORE"];
+  const url = objectStore ?? process.env.HOP_OBJECT_STORE;
   const sizes = { "seal-size": sealSize, "seal-age": sealAge, "keep-size": keepSize, "tail-size": tailSize };
   for (const [name, value] of Object.entries(sizes))
     if (value !== undefined && url === undefined) throw new UsageError(`Cannot use --${name} without --object-store: nothing is sealed`);

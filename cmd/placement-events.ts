@@ -3,6 +3,7 @@ import { keyText, rangeText } from "#core/base";
 import {
   decodeChangeCancelled,
   decodeClusterCreated,
+  decodeClusterRestored,
   decodeEntrySet,
   decodeLeadershipGranted,
   decodeMergeDecided,
@@ -40,6 +41,9 @@ function replicasText(replicas: Replicas | undefined): string {
 export const placementKinds: Readonly<Record<number, Kind>> = {
   [EventKind.clusterCreated]: kind("ClusterCreated", decodeClusterCreated, (m) =>
     words(m.clusterId, `${m.replicationWanted} replicas wanted`),
+  ),
+  [EventKind.clusterRestored]: kind("ClusterRestored", decodeClusterRestored, (m) =>
+    words(m.cluster !== undefined && `as ${m.cluster.clusterId}`, m.state.length > 0 && `${m.state.length} parts of its state`),
   ),
   [EventKind.replicationWanted]: kind("ReplicationWanted", decodeReplicationWanted, (m) => words(`${m.count} replicas`, m.reason)),
   [EventKind.nodeJoined]: kind("NodeJoined", decodeNodeJoined, (m) => infoText(m.info)),
