@@ -113,6 +113,8 @@ export class Trimmer {
       if (error instanceof InvariantError) throw error;
       // A file that can't be read or removed stays, and readers say why; the next look tries again.
     }
+    // What was begun is gone on with, though nothing is written that would ask for it.
+    if (this.moving !== undefined || this.dropped.length > 0) this.isDue = true;
   }
 
   /** Removes a file, or brings that nearer. False when there is nothing to do now. */
@@ -145,7 +147,7 @@ export class Trimmer {
   }
 
   private async sayFarewell(view: TrimView, oldest: ClosedSegment): Promise<boolean> {
-    if (!(await this.log.addAside((batch) => addFarewell(view, oldest, batch)))) return false;
+    if (!(await this.log.addAside((batch) => addFarewell(view, oldest, batch)))) return this.later();
     assertGoes(this.log.view());
     this.log.dropOldest();
     this.dropped.push(oldest);
@@ -176,7 +178,7 @@ export class Trimmer {
     if (!this.log.isReady()) return this.later();
     if (kept.length === 0) return true;
     for (const { frame } of kept) this.movedBytes += frame.end - frame.offset;
-    return this.log.addAside((batch) => addCopies(kept, oldest, batch));
+    return (await this.log.addAside((batch) => addCopies(kept, oldest, batch))) || this.later();
   }
 
   private pause(): Promise<void> {

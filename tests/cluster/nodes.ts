@@ -21,9 +21,21 @@ export interface MemberShown {
   readonly replicas: number;
 }
 
-/** Ports that were free just now; all are taken before the first is given back, so no two are the same. */
+/**
+ * Ports that were free just now; all are taken before the first is given back, so no two are the same. They are below those that
+ * the system gives to who asks for any: nobody else is given one before its node takes it.
+ */
 function freePorts(count: number): number[] {
-  const held = Array.from({ length: count }, () => Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } }));
+  const held = Array.from({ length: count }, () => {
+    for (;;) {
+      const port = 20_000 + Math.floor(Math.random() * 12_000);
+      try {
+        return Bun.listen({ hostname: "127.0.0.1", port, socket: { data() {} } });
+      } catch {
+        // Taken: another one.
+      }
+    }
+  });
   for (const each of held) each.stop(true);
   return held.map(({ port }) => port);
 }

@@ -10,7 +10,7 @@ import type { Workload } from "./workload.ts";
 const warmAnswers = 60;
 
 /** Longest wait for every client to be answered again after a fault. */
-const recoveryMsMax = 30_000;
+const recoveryMsMax = 80_000;
 
 /** The shard that holds the runs of a cluster that was never split. */
 export const firstShard = 1;
