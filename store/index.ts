@@ -75,7 +75,14 @@ export { openObjectStore } from "./objects/open-object-store.ts";
 export type { ObjectTiming, RetryPolicy } from "./objects/retry.ts";
 export { S3Backend, type S3Options } from "./objects/s3-backend.ts";
 export { recordsOfSegments, type SegmentToMerge } from "./segment/sealed/merged-records.ts";
-export { type PackedRecord, packedRecords, packRecords, type RecordToSeal } from "./segment/sealed/record-batch.ts";
+export {
+  batchExtent,
+  type PackedRecord,
+  packedRecords,
+  packRecords,
+  type RecordToSeal,
+  unpackRecords,
+} from "./segment/sealed/record-batch.ts";
 export { type SealOptions, sealSegment } from "./segment/sealed/seal.ts";
 export { SealThread } from "./segment/sealed/seal-thread.ts";
 export { type HistoryWanted, type SealedHistory, SealedReader, type SealedRow } from "./segment/sealed/sealed-reader.ts";

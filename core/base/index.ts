@@ -30,7 +30,7 @@ export {
   utf8Bytes,
 } from "./ids.ts";
 export type { Key, KeyRange } from "./key.ts";
-export { inRange, keyMax, keyOfDigest, keyText, rangeText, wholeRange } from "./key.ts";
+export { inRange, keyMax, keyOfDigest, keyText, overlaps, rangeText, wholeRange } from "./key.ts";
 export { limits } from "./limits.ts";
 export type { Hasher, LogWriter, SavedState, StateReader } from "./ports.ts";
 export { Prng, seedOf } from "./prng.ts";

@@ -25,6 +25,9 @@ export function keyOfDigest(digest: Uint8Array): Key {
 
 export const inRange = (range: KeyRange, key: Key) => key >= range.first && key <= range.last;
 
+/** Whether some key is in both. */
+export const overlaps = (a: KeyRange, b: KeyRange) => inRange(a, b.first) || inRange(b, a.first);
+
 /** The key as the first (`fill` 0) or last (`fill` f) 64-bit number that begins with it. */
 export function keyText(key: Key, fill: "0" | "f" = "0"): string {
   return `0x${key.toString(16).padStart(12, "0")}${fill.repeat(4)}`;

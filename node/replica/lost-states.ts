@@ -6,12 +6,13 @@
  * children: where a parent's uploaded states are of before a split, its log gives birth to the child
  * again, and what object storage has of the child would be in the way.
  */
-import { asIndex, type Index, type KeyRange, type ShardId } from "#core/base";
+import { asIndex, type KeyRange, type ShardId } from "#core/base";
 import { changeOf } from "#core/shard";
 import type { LogStore } from "#store";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 
+/** The node may have gone on meanwhile, so that these states are of no use any more. */
 export type MayTakeStates = (index: number, range: KeyRange) => boolean;
 
 /**
@@ -96,7 +97,7 @@ export class LostStates {
 
   /** Keys came or went: the log alone does not say what states they had, or another shard's log goes on from it. */
   private tellsOfKeys(shard: ShardId): boolean {
-    for (const { kind, body } of this.parts.log.replay(shard, asIndex(1) as Index)) {
+    for (const { kind, body } of this.parts.log.replay(shard, asIndex(1))) {
       const change = kind === "data" && body.length > 0 ? changeOf(body) : undefined;
       if (change?.kind === "split" || change?.kind === "absorbed") return true;
     }

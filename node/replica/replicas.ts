@@ -6,7 +6,7 @@
  * node, and its members stop counting. They wake when something is said or asked, or when the
  * leader's node is not heard any more. So a thousand idle shards cost a node no more than a few.
  */
-import { asIndex, asTerm, bytesEqual, inRange, type KeyRange, type NodeId, placementShard, type ShardId } from "#core/base";
+import { asIndex, asTerm, bytesEqual, type KeyRange, type NodeId, overlaps, placementShard, type ShardId } from "#core/base";
 import type { ShardEntry } from "#core/placement";
 import { type Message, MessageKind, membersOf, noConf } from "#core/raft";
 import type { ShardHost } from "../shard/shard-host.ts";
@@ -322,7 +322,7 @@ export class Replicas {
       // One that waits for its first states does not know its keys yet.
       const own = each.isBlank ? this.parts.placement.entry(each.shard)?.range : each.range;
       if (each.shard === shard || own === undefined) continue;
-      if (inRange(own, range.first) || inRange(range, own.first)) return true;
+      if (overlaps(own, range)) return true;
     }
     return false;
   }
@@ -373,7 +373,7 @@ export class Replicas {
   }
 
   private hasKeysOf(range: KeyRange): boolean {
-    for (const each of this.shards.values()) if (inRange(each.range, range.first) || inRange(range, each.range.first)) return true;
+    for (const each of this.shards.values()) if (overlaps(each.range, range)) return true;
     return false;
   }
 

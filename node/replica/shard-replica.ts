@@ -5,7 +5,7 @@
  * What is wanted is looked at again and again (`reconcile`), never remembered: whoever leads next
  * goes on where the one before stopped.
  */
-import { asIndex, asShardId, type Index, inRange, type KeyRange, type Partition, type ShardId, type Term, wholeRange } from "#core/base";
+import { asIndex, asShardId, type Index, type KeyRange, overlaps, type Partition, type ShardId, type Term, wholeRange } from "#core/base";
 import type { ReplicaSet } from "#core/placement";
 import { type ConfState, type Message, noConf } from "#core/raft";
 import { type AppliedChange, type Checkpoint, changeOf, decodeHeader, ShardMachine } from "#core/shard";
@@ -121,7 +121,7 @@ export class ShardReplica {
     if (index <= this.replica.group.commitIndex) return false;
     for (const other of this.around.shards.all()) {
       if (other === this || other.isBlank) continue;
-      if (inRange(range, other.range.first) || inRange(other.range, range.first)) return false;
+      if (overlaps(range, other.range)) return false;
     }
     return true;
   }
@@ -179,7 +179,7 @@ export class ShardReplica {
     this.checkpointer?.stop();
     const meta = checkpoint.meta(shard);
     const appliedIndex = meta?.appliedIndex ?? log.base(shard).index;
-    this.saved = { savedThrough: appliedIndex, storedThrough: meta === undefined ? 0 : decodeHeader(meta.header).statesThrough };
+    this.noteSaved(appliedIndex, meta?.header);
     const conf = meta === undefined ? noConf : (fromBytes(decodeConfState, meta.conf) as unknown as ConfState);
     // A machine that is put back to its checkpoint is still a member of what was committed since.
     const later = this.memberships.filter((each) => each.index > appliedIndex);
@@ -241,8 +241,14 @@ export class ShardReplica {
       this.births.savedWith(headerIndex),
     );
     while (this.memberships.length > 1 && (this.memberships[1] as Membership).index <= appliedIndex) this.memberships.shift();
-    this.saved = { savedThrough: appliedIndex, storedThrough: decodeHeader(header).statesThrough };
+    this.noteSaved(appliedIndex, header);
     this.trim();
+  }
+
+  /** Only trimming asks for it: without object storage no header is decoded. */
+  private noteSaved(savedThrough: number, header: Uint8Array | undefined): void {
+    if (this.around.trimming === undefined) return;
+    this.saved = { savedThrough, storedThrough: header === undefined ? 0 : decodeHeader(header).statesThrough };
   }
 
   /** What can't be forgotten yet is looked at again with everything else. */

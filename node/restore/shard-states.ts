@@ -12,11 +12,11 @@ import { encodeConfState, encodeRecord, type ShardHeader, toBytes } from "#proto
 import {
   type Manifest,
   type ObjectStore,
-  packedRecords,
   type RecordsEntry,
   SealedReader,
   type SegmentEntry,
   type StoredManifest,
+  unpackRecords,
 } from "#store";
 import { unpackChunks } from "../seal/chunk-objects.ts";
 import { takeStoredStates } from "../seal/stored-states.ts";
@@ -103,17 +103,15 @@ class Replay {
 
   take(batches: readonly Uint8Array[]): void {
     const { projector } = this.parts.storage;
-    for (const batch of batches)
-      for (const { index, term, kind, at, end } of packedRecords(batch)) {
-        const body = batch.subarray(at, end);
-        projector.apply({ shard: this.shard, index, term, kind, body });
-        if (index < this.next) continue;
-        this.next = index + 1;
-        if (kind === "config" || body.length === 0) this.machine.skip(index);
-        else this.machine.recover(index, body);
-        this.noteChanges();
-        if (this.machine.figures().dirtyRuns >= dirtyMax) this.save();
-      }
+    for (const { index, term, kind, body } of unpackRecords(batches)) {
+      projector.apply({ shard: this.shard, index, term, kind, body });
+      if (index < this.next) continue;
+      this.next = index + 1;
+      if (kind === "config" || body.length === 0) this.machine.skip(index);
+      else this.machine.recover(index, body);
+      this.noteChanges();
+      if (this.machine.figures().dirtyRuns >= dirtyMax) this.save();
+    }
   }
 
   finish(through: Index): { readonly header: ShardHeader; readonly clockMs: number } {

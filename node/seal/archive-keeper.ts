@@ -21,12 +21,12 @@ import type {
   SegmentEntry,
   StoredManifest,
 } from "#store";
+import { unpackRecords } from "#store";
 import { birthIndex } from "../replica/births.ts";
 import { archiveThrough } from "../replica/snapshot.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import { mayNarrow } from "./seal-order.ts";
-import { recordsOf } from "./sealer.ts";
 import { ShardUploads, type ShardUploadsParts } from "./shard-uploads.ts";
 import { readUnsealed } from "./unsealed-range.ts";
 
@@ -159,7 +159,7 @@ export class ArchiveKeeper {
         );
       await this.uploads.blobs(part.blobs);
       segments.push(
-        await this.uploads.segment(await seal(recordsOf(part.batches), { shard, firstIndex: part.first, lastIndex: part.last })),
+        await this.uploads.segment(await seal(unpackRecords(part.batches), { shard, firstIndex: part.first, lastIndex: part.last })),
       );
       if (keepsStates) records.push(...(await this.uploads.records(shard, part.batches)));
       next = asIndex(part.last + 1);

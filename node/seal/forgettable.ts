@@ -6,7 +6,7 @@
  * parent's uploaded states are behind the split, and a parent's log may not be forgotten past the
  * split before the child's states are uploaded: else nobody could give birth to the child again.
  */
-import { inRange, type KeyRange, type ShardId } from "#core/base";
+import { overlaps, type ShardId } from "#core/base";
 import type { Manifest, ManifestLog } from "#store";
 
 export interface Relative {
@@ -40,5 +40,3 @@ export async function forgettable(
   }
   return Math.max(before, checkpoint.appliedIndex);
 }
-
-export const overlaps = (a: KeyRange, b: KeyRange) => inRange(a, b.first) || inRange(b, a.first);

@@ -10,18 +10,19 @@
 import { asIndex, bytesEqual, type Hasher, HopError, type Index, type KeyRange, type Rejection, type ShardId } from "#core/base";
 import type { ShardHeader, ShardSealed } from "#proto";
 import {
+  batchExtent,
   type CheckpointEntry,
   type LogStore,
   type Manifest,
   type ManifestLog,
   type ObjectStore,
   type ObjectTier,
-  packedRecords,
   type RecordToSeal,
   type SealedSegment,
   type SealOptions,
   type SegmentEntry,
   type StoredManifest,
+  unpackRecords,
 } from "#store";
 import { birthIndex } from "../replica/births.ts";
 import { type SnapshotStores, takeSnapshot } from "../replica/snapshot.ts";
@@ -204,7 +205,7 @@ export class Sealer {
       await this.uploads.blobs(part.blobs);
       segments.push(
         await this.uploads.segment(
-          await this.parts.seal(recordsOf(part.batches), { shard: shard.shard, firstIndex: part.first, lastIndex: part.last }),
+          await this.parts.seal(unpackRecords(part.batches), { shard: shard.shard, firstIndex: part.first, lastIndex: part.last }),
         ),
       );
       records.push(...(await this.uploads.records(shard.shard, behind(part.batches, checkpoint?.appliedIndex ?? 0))));
@@ -299,17 +300,5 @@ export class Sealer {
   }
 }
 
-/** Records of batches, in order. */
-export function* recordsOf(batches: readonly Uint8Array[]): Generator<RecordToSeal> {
-  for (const batch of batches)
-    for (const { index, term, kind, at, end } of packedRecords(batch)) yield { index, term, kind, body: batch.subarray(at, end) };
-}
-
 /** Of the batches, those with records behind `index`: one that it divides is among them, whole. */
-function behind(batches: readonly Uint8Array[], index: number): Uint8Array[] {
-  return batches.filter((batch) => {
-    let last = 0;
-    for (const record of packedRecords(batch)) last = record.index;
-    return last > index;
-  });
-}
+const behind = (batches: readonly Uint8Array[], index: number) => batches.filter((batch) => batchExtent(batch).last > index);

@@ -5,9 +5,9 @@
 import { asIndex, type Hasher, type Index, type ShardId } from "#core/base";
 import type { SealedSegment } from "#store";
 import {
+  batchExtent,
   checkpointKey,
   type ObjectStore,
-  packedRecords,
   type RecordsEntry,
   recordsKey,
   type SegmentEntry,
@@ -63,7 +63,7 @@ export class ShardUploads {
   async records(shard: ShardId, batches: readonly Uint8Array[]): Promise<RecordsEntry[]> {
     const stored: RecordsEntry[] = [];
     for (const batch of batches) {
-      const [first, last] = extentOf(batch);
+      const { first, last } = batchExtent(batch);
       for await (const bytes of packChunks([batch])) {
         const sha256 = this.hash(bytes);
         const key = recordsKey(this.parts.cluster, { shard, first, last, sha256 });
@@ -88,14 +88,4 @@ export class ShardUploads {
     this.parts.hasher.sha256(bytes, out);
     return out;
   }
-}
-
-/** Indexes of the first and the last record of a batch. */
-function extentOf(batch: Uint8Array): [Index, Index] {
-  let [first, last] = [0, 0];
-  for (const { index } of packedRecords(batch)) {
-    if (first === 0) first = index;
-    last = index;
-  }
-  return [asIndex(first), asIndex(last)];
 }

@@ -1,6 +1,7 @@
 /** The states of a shard as object storage has them, for a node that has lost its own. */
-import { HopError, type KeyRange, type ShardId } from "#core/base";
+import { HopError, type ShardId } from "#core/base";
 import type { Manifest, ManifestLog, ObjectStore } from "#store";
+import type { MayTakeStates, StoredStatesOf } from "../replica/lost-states.ts";
 import { type Received, SnapshotSink, type SnapshotStores } from "../replica/snapshot.ts";
 import { unpackChunks } from "./chunk-objects.ts";
 
@@ -10,9 +11,6 @@ export interface StoredStatesParts {
   readonly stores: SnapshotStores;
 }
 
-/** The node may have gone on meanwhile, so that these states are of no use any more. */
-export type MayTake = (index: number, range: KeyRange) => boolean;
-
 /**
  * Saves the newest uploaded states of a shard in place of all that its keys have here. Returns where
  * they lead to; undefined where object storage certainly has none. Rejects with `HopError`
@@ -21,7 +19,7 @@ export type MayTake = (index: number, range: KeyRange) => boolean;
 export async function takeStoredStates(
   { objects, manifests, stores }: StoredStatesParts,
   shard: ShardId,
-  mayTake: MayTake = () => true,
+  mayTake: MayTakeStates = () => true,
 ): Promise<Received | undefined> {
   const stored = await manifests.newest(shard);
   if (stored?.manifest.checkpoint === undefined) return undefined;
@@ -50,6 +48,6 @@ async function* chunksOf(objects: ObjectStore, { checkpoint }: Manifest): AsyncG
 
 /** As replicas ask for them. */
 export const storedStatesOf =
-  ({ objects, manifests }: Pick<StoredStatesParts, "objects" | "manifests">, stores: SnapshotStores) =>
-  async (shard: ShardId, mayTake: MayTake): Promise<boolean> =>
+  ({ objects, manifests }: Pick<StoredStatesParts, "objects" | "manifests">, stores: SnapshotStores): StoredStatesOf =>
+  async (shard, mayTake) =>
     (await takeStoredStates({ objects, manifests, stores }, shard, mayTake)) !== undefined;

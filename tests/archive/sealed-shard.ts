@@ -12,8 +12,8 @@ import {
   sealSegment,
   segmentIndexKey,
   segmentKey,
+  unpackRecords,
 } from "#store";
-import { recordsOf } from "../../node/seal/sealer.ts";
 import { openColdStore } from "../../node/seal/sealing.ts";
 import { readUnsealed } from "../../node/seal/unsealed-range.ts";
 import { bunHasher } from "../hashers.ts";
@@ -49,7 +49,7 @@ export class SealedShard {
     const segments = [...(before?.manifest.segments ?? [])];
     for (let first = asIndex((before?.manifest.through ?? 0) + 1); first <= through; ) {
       const part = await readUnsealed(log, { shard, first, through }, bytesMax);
-      const sealed = await sealSegment(recordsOf(part.batches), { shard, firstIndex: part.first, lastIndex: part.last });
+      const sealed = await sealSegment(unpackRecords(part.batches), { shard, firstIndex: part.first, lastIndex: part.last });
       segments.push(await this.put(sealed));
       first = asIndex(part.last + 1);
     }

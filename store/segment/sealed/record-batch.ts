@@ -52,3 +52,19 @@ export function* packedRecords(batch: Uint8Array): Generator<PackedRecord> {
     reader.at = end;
   }
 }
+
+/** The records of batches, as they were packed: bodies are views of the batches. */
+export function* unpackRecords(batches: Iterable<Uint8Array>): Generator<RecordToSeal> {
+  for (const batch of batches)
+    for (const { index, term, kind, at, end } of packedRecords(batch)) yield { index, term, kind, body: batch.subarray(at, end) };
+}
+
+/** Indexes of the first and the last record of a batch, which is not empty. */
+export function batchExtent(batch: Uint8Array): { readonly first: Index; readonly last: Index } {
+  let [first, last] = [0, 0];
+  for (const { index } of packedRecords(batch)) {
+    if (first === 0) first = index;
+    last = index;
+  }
+  return { first: asIndex(first), last: asIndex(last) };
+}
