@@ -184,7 +184,7 @@ export class Wanted {
 
   take(frame: Frame): boolean {
     if (classOf(frame.kind) !== undefined) this.last.set(frame.shard, frame.index);
-    if (frame.index !== this.next || !isOf(frame, this.piece)) return false;
+    if (this.isDone || frame.index !== this.next || !isOf(frame, this.piece)) return false;
     this.next++;
     return true;
   }

@@ -137,6 +137,18 @@ describe("released records", () => {
     await log.close();
   });
 
+  test("copies that records were appended behind are copied again", async () => {
+    const log = await open();
+    for (let i = 1; i <= 5; i++) {
+      await commit(log, i, `idle ${i}`, idle);
+      const before = numbersIn(dir).at(-1) as number;
+      // What is there of the idle shard is copied behind this, and its next record comes soon after.
+      while ((numbersIn(dir)[0] as number) <= before) await churn(log, 1, { bytes: 900 });
+    }
+    expect((await texts(log, 1, idle)).length).toBe(5);
+    await log.close();
+  });
+
   test("a log of which nothing is released keeps every file, and copies nothing", async () => {
     const log = await open();
     for (let i = 1; i <= 100; i++) await commit(log, i, "y".repeat(200));

@@ -41,7 +41,10 @@ export interface ShardManifest {
   readonly through: number;
   readonly segments: readonly { readonly segment: string; readonly index: string; readonly rows: number }[];
   readonly records: readonly { readonly key: string }[];
-  readonly checkpoint: { readonly parts: readonly { readonly key: string }[] } | null;
+  readonly checkpoint: {
+    readonly range: readonly [first: number, last: number];
+    readonly parts: readonly { readonly key: string }[];
+  } | null;
 }
 
 /** The newest manifest of each shard that has objects in the folder. */
