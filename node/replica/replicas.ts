@@ -11,6 +11,7 @@ import type { ShardEntry } from "#core/placement";
 import { type Message, MessageKind, membersOf, noConf } from "#core/raft";
 import type { ShardHost } from "../shard/shard-host.ts";
 import { tickAt, tickMs } from "../timing.ts";
+import { EarlyVotes } from "./early-votes.ts";
 import type { Group } from "./group.ts";
 import { LostStates, type StoredStatesOf } from "./lost-states.ts";
 import { ShardReplica } from "./shard-replica.ts";
@@ -43,9 +44,12 @@ export interface ReplicasParts extends Omit<ReplicaSurroundings, "shards"> {
 const sleepyTicks = 40;
 /** Sleeping groups are looked at each so many ticks: far less than an election takes. */
 const watchTicks = 4;
-/** A new shard's first election is tried again this often: the other members may not be born yet. */
-const birthRetryMs = 10;
-const birthRetries = 30;
+/**
+ * A new shard's first election is tried again after this long, and then twice that each time until it is as
+ * long as elections are by themselves: votes that are under way are thrown away.
+ */
+const birthRetryMs = 25;
+const birthRetryMsMax = 400;
 const forgetPollMs = 5;
 /** A node says many times in this long which of its groups sleep. */
 const saidMsMax = 2000;
@@ -78,12 +82,14 @@ export class Replicas {
   /** Replicas that have ended, and whose end is not durable yet. */
   private forgetting = 0;
   private readonly lost: LostStates;
+  private readonly early: EarlyVotes;
   private ticks = 0;
   private stopTimer = () => {};
   private isStopped = false;
 
   constructor(parts: ReplicasParts) {
     this.parts = parts;
+    this.early = new EarlyVotes(() => parts.timing.monotonicMs());
     this.lost = new LostStates({
       ...parts,
       storedStates: parts.storedStates,
@@ -160,7 +166,7 @@ export class Replicas {
   receive(shard: ShardId, message: Message): void {
     if (this.isStopped) return;
     const member = this.members.get(shard) ?? this.admit(shard, message);
-    if (member === undefined) return;
+    if (member === undefined) return this.early.keep(shard, message);
     // The answer to a beat, perhaps to the last one before its leader went to sleep.
     if (message.kind !== MessageKind.heartbeatReply) this.wake(shard);
     member.group.receive(message);
@@ -329,15 +335,16 @@ export class Replicas {
 
   private born(child: ShardId, campaigns: boolean): void {
     if (this.shards.has(child) || this.parts.log.isRemoved(child)) return;
-    this.open(child);
-    if (campaigns) this.campaign(child, birthRetries);
+    const { group } = this.open(child);
+    if (campaigns) return this.campaign(child, birthRetryMs);
+    for (const request of this.early.take(child)) group.receive(request);
   }
 
-  private campaign(shard: ShardId, tries: number): void {
+  private campaign(shard: ShardId, retryMs: number): void {
     const group = this.shards.get(shard)?.group;
-    if (group === undefined || this.isStopped || group.leader !== 0 || tries === 0) return;
+    if (group === undefined || this.isStopped || group.leader !== 0 || retryMs > birthRetryMsMax) return;
     group.campaign();
-    this.parts.timing.after(birthRetryMs, () => this.campaign(shard, tries - 1));
+    this.parts.timing.after(retryMs, () => this.campaign(shard, retryMs * 2));
   }
 
   /** The replica ends; what it was is archive. */
