@@ -64,8 +64,11 @@ export const clusterGoals: readonly Goal[] = [
   { workload: "C6", metric: "caller_success_p99", title: "→ each caller's start succeeds, p99", better: "lower", reach: 2000 },
   { workload: "C7", metric: "hopskip_append_p50", title: "signal acknowledged, three nodes, p50", better: "lower" },
   { workload: "C7", metric: "etcd_append_p50", title: "etcd: put acknowledged, three members, p50", better: "lower" },
+  { workload: "C7", metric: "restate_append_p50", title: "Restate: invocation accepted, three nodes, p50", better: "lower" },
   { workload: "C7", metric: "hopskip_append_p99", title: "signal acknowledged, three nodes, p99", better: "lower" },
   { workload: "C7", metric: "etcd_append_p99", title: "etcd: put acknowledged, three members, p99", better: "lower" },
+  { workload: "C7", metric: "restate_append_p99", title: "Restate: invocation accepted, three nodes, p99", better: "lower" },
   { workload: "C7", metric: "hopskip_appends_per_s", title: "signals, 50 at a time, three nodes", better: "higher" },
   { workload: "C7", metric: "etcd_appends_per_s", title: "etcd: puts, 50 at a time, three members", better: "higher" },
+  { workload: "C7", metric: "restate_appends_per_s", title: "Restate: invocations, 50 at a time, three nodes", better: "higher" },
 ];

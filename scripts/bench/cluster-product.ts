@@ -12,18 +12,10 @@ import { now } from "./clock.ts";
 import { freshName, pause, payload } from "./load.ts";
 import { Marks, marksVariable } from "./marks.ts";
 import { childrenOf, cpuMs } from "./process-usage.ts";
-import { activityFile, type Child, deployTo, executable, freshFolder, readyLine, spawn } from "./product.ts";
+import { activityFile, type Child, deployTo, executable, freePorts, freshFolder, readyLine, spawn } from "./product.ts";
 import { wantReplicas } from "./replication-factor.ts";
 
 export type ShardInfo = Awaited<ReturnType<HopClient["cluster"]["shard"]>>;
-
-/** A port that was free a moment ago. */
-function freePort(): number {
-  const listener = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
-  const { port } = listener;
-  listener.stop(true);
-  return port;
-}
 
 interface Ports {
   readonly grpc: string;
@@ -31,10 +23,10 @@ interface Ports {
   readonly peer: string;
 }
 
-const freePorts = (): Ports => {
-  const address = () => `127.0.0.1:${freePort()}`;
-  return { grpc: address(), http: address(), peer: address() };
-};
+function freeAddresses(): Ports {
+  const [grpc, http, peer] = freePorts(3).map((port) => `127.0.0.1:${port}`) as [string, string, string];
+  return { grpc, http, peer };
+}
 
 /** Until `make` resolves with a value, asking again and again; a failure is asked again too. */
 export async function eventually<T>(
@@ -58,7 +50,7 @@ export async function eventually<T>(
 
 /** One node: a process that can be killed and started again in its folder. */
 export class ClusterNode {
-  readonly ports: Ports = freePorts();
+  readonly ports: Ports = freeAddresses();
   readonly folder: string;
   /** In the cluster; 0 before it is a member. */
   number = 0;

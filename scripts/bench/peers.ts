@@ -12,13 +12,14 @@ import type { Result } from "./result.ts";
 const peers = ["restate", "dbos", "temporal"];
 /** Next to the repository's own folder. */
 const besideRepository = join(root, "..", "shared", "peers");
+export const peersFolder = process.env.BENCH_PEERS ?? besideRepository;
 
 export async function measurePeers(
   workloads: readonly string[],
   options: { runs: number; env: Record<string, string> },
   sink: (result: Result) => void,
 ): Promise<void> {
-  const folder = process.env.BENCH_PEERS ?? besideRepository;
+  const folder = peersFolder;
   const script = join(folder, "bench.sh");
   if (!existsSync(script)) return console.error("Not measured: other systems. Their harness is not there; BENCH_PEERS names its folder");
   for (const peer of peers) {

@@ -51,6 +51,16 @@ process.on("exit", () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
+/** Ports that were free a moment ago, each of them once. */
+export function freePorts(count: number): number[] {
+  const listeners = Array.from({ length: count }, () => Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } }));
+  return listeners.map((listener) => {
+    const { port } = listener;
+    listener.stop(true);
+    return port;
+  });
+}
+
 /** An empty folder for one measurement; what is left of it goes with this process. */
 export function freshFolder(): string {
   mkdirSync(scratch, { recursive: true });
