@@ -200,7 +200,7 @@ export async function untilStopped(node: RunningNode, signal: AbortSignal): Prom
   const cause = await Promise.race([node.failed, untilAborted(signal)]);
   if (cause === undefined) return;
   if (reasonOf(cause) === "NOT_A_MEMBER") throw new CommandError(exit.failed, `The server stops: ${faultText(cause)}`, { cause });
-  throw new CommandError(exit.failed, `The server stops: its log takes no more writes: ${faultText(cause)}`, {
+  throw new CommandError(exit.failed, `The server stops: it can't go on: ${faultText(cause)}`, {
     cause,
     next: "see that its disk is sound, then start it again: what was acknowledged is kept",
   });

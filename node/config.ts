@@ -46,7 +46,7 @@ export interface NodeConfig {
   readonly logger?: Logger;
   /** How callers are identified; left out: a development cluster believes what they say. */
   readonly identify?: IdentitySource;
-  /** Called once when the node can't go on: its log takes no more writes. It serves reads until it is closed. */
+  /** Called once when the node can't go on: its disk failed, or a shard met what it can't go on from. It serves reads until it is closed. */
   readonly onFailed?: (cause: Error) => void;
 }
 

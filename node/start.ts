@@ -444,7 +444,7 @@ class Node implements RunningNode {
   }
 
   private whyNotReady(): string | undefined {
-    if (this.poisoned !== undefined) return `the log takes no more writes: ${this.poisoned.message}`;
+    if (this.poisoned !== undefined) return `the node can't go on: ${this.poisoned.message}`;
     const why = this.whyNotOpen();
     if (why !== undefined) return why;
     if (!this.health.isServing) return "not serving";
@@ -459,7 +459,7 @@ class Node implements RunningNode {
     if (this.poisoned !== undefined) return;
     this.poisoned = cause;
     this.health.set(false);
-    this.logger.error("the log takes no more writes", errorFields(cause));
+    this.logger.error("the node can't go on", errorFields(cause));
     this.insides?.onPoison();
     this.config.onFailed(cause);
   }

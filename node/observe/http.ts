@@ -30,7 +30,7 @@ export function serveHttp(options: HttpOptions): HttpServer {
         case "/metrics":
           return new Response(await metrics.page(), { headers: { "content-type": metrics.contentType } });
         case "/healthz":
-          return isAlive() ? text("ok\n", 200) : text("the log takes no more writes\n", 503);
+          return isAlive() ? text("ok\n", 200) : text("the node can't go on\n", 503);
         case "/readyz": {
           const reason = whyNotReady();
           return reason === undefined ? text("ok\n", 200) : text(`${reason}\n`, 503);

@@ -88,7 +88,7 @@ async function casualty(rig: Rig, ledger: Ledger, fault: Fault, when: number) {
 }
 
 function expectPoison(code: number | undefined, stderr: string): void {
-  if (code === 1 && stderr.includes("takes no more writes")) return;
+  if (code === 1 && stderr.includes("can't go on")) return;
   throw new Error(`A server whose disk failed ended with code ${code}, want 1 and a message that says so:\n${stderr}`);
 }
 
