@@ -117,8 +117,7 @@ export class ArchiveKeeper {
     const gone = retired(shard);
     // A log that is still one may hold what was never committed.
     if (gone === undefined || this.closed.has(shard) || hasReplica(shard)) return;
-    const before = await manifests.newest(shard);
-    if (before !== undefined) tier.note(before);
+    const before = await tier.newest(shard);
     if (before !== undefined && before.manifest.restoreEpoch > restoreEpoch)
       throw new HopError("FOREIGN_CLUSTER", `This cluster was rebuilt from ${objects.url} elsewhere: it seals nothing there any more`);
     if ((before?.manifest.through ?? 0) < gone.through) {
@@ -136,7 +135,7 @@ export class ArchiveKeeper {
     const checkpoint = before?.manifest.checkpoint;
     if (before === undefined || checkpoint === undefined) return true;
     const { first } = checkpoint.range;
-    return mayNarrow(this.parts.manifests, checkpoint, { shard: before.manifest.shard, range: { first, last: first - 1 } });
+    return mayNarrow(this.parts, checkpoint, { shard: before.manifest.shard, range: { first, last: first - 1 } });
   }
 
   /**
@@ -185,11 +184,10 @@ export class ArchiveKeeper {
 
   /** Forgets what the manifests of a log have that no replica here has. */
   private async release(shard: ShardId): Promise<void> {
-    const { log, hasReplica, manifests, tier, readThrough } = this.parts;
+    const { log, hasReplica, tier, readThrough } = this.parts;
     if (shard === placementShard || hasReplica(shard)) return;
-    const stored = await manifests.newest(shard);
+    const stored = await tier.newest(shard);
     if (stored === undefined) return;
-    tier.note(stored);
     // One may have come to this node meanwhile.
     const through = asIndex(Math.min(stored.manifest.through, readThrough(shard)));
     if (hasReplica(shard) || through <= log.released(shard)) return;

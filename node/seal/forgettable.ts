@@ -7,7 +7,7 @@
  * split before the child's states are uploaded: else nobody could give birth to the child again.
  */
 import { overlaps, type ShardId } from "#core/base";
-import type { Manifest, ManifestLog } from "#store";
+import type { Manifest, ObjectTier } from "#store";
 
 export interface Relative {
   readonly shard: ShardId;
@@ -15,7 +15,7 @@ export interface Relative {
 }
 
 export interface ForgettableParts {
-  readonly manifests: ManifestLog;
+  readonly tier: Pick<ObjectTier, "newest">;
   /** Replicas on this node. */
   readonly relatives: () => Iterable<Relative>;
   /** The shard was merged away: its log ends, and nobody leads it. */
@@ -31,12 +31,12 @@ export async function forgettable(
   if (checkpoint === undefined) return before;
   for (const ancestor of ancestors) {
     if (ancestor === shard || parts.isRetired(ancestor)) continue;
-    const states = (await parts.manifests.newest(ancestor))?.manifest.checkpoint;
+    const states = (await parts.tier.newest(ancestor))?.manifest.checkpoint;
     if (states === undefined || overlaps(states.range, range)) return before;
   }
   for (const relative of parts.relatives()) {
     if (relative.shard === shard || !relative.ancestors.includes(shard)) continue;
-    if ((await parts.manifests.newest(relative.shard))?.manifest.checkpoint === undefined) return before;
+    if ((await parts.tier.newest(relative.shard))?.manifest.checkpoint === undefined) return before;
   }
   return Math.max(before, checkpoint.appliedIndex);
 }

@@ -1,8 +1,9 @@
 import { expect, test } from "bun:test";
 import { asIndex, asShardId, type KeyRange, keyMax, type ShardId } from "#core/base";
-import { type CheckpointEntry, type Manifest, ManifestLog, MemoryObjectStore } from "#store";
+import { type CheckpointEntry, type Manifest, MemoryObjectStore } from "#store";
 import { bunHasher } from "../../tests/hashers.ts";
 import { mayNarrow, requireWhole } from "./seal-order.ts";
+import { openColdStore } from "./sealing.ts";
 
 const cluster = "hop_00000000000000aa";
 const range = (first: number, last: number): KeyRange => ({ first, last });
@@ -28,9 +29,9 @@ function manifest(shard: number, keys: KeyRange, ancestors: readonly number[], c
 
 /** What was uploaded of shards, and whether shard 1 may upload states of [0, 49] in place of all keys. */
 async function mayLetGo(...uploaded: readonly Manifest[]): Promise<boolean> {
-  const manifests = new ManifestLog(new MemoryObjectStore(), cluster, bunHasher);
-  for (const each of uploaded) await manifests.publish(each);
-  return mayNarrow(manifests, states(range(0, keyMax)), { shard: asShardId(1) as ShardId, range: range(0, 49) });
+  const cold = openColdStore(new MemoryObjectStore(), cluster, bunHasher);
+  for (const each of uploaded) await cold.manifests.publish(each);
+  return mayNarrow(cold, states(range(0, keyMax)), { shard: asShardId(1) as ShardId, range: range(0, 49) });
 }
 
 test("keys that a split gave away stay in the parent's uploaded states until the child's are there", async () => {
@@ -49,9 +50,9 @@ test("of several children each has to be there, and who is none does not count",
 });
 
 test("states of no fewer keys than before may always be uploaded, but not of fewer than the shard has", async () => {
-  const manifests = new ManifestLog(new MemoryObjectStore(), cluster, bunHasher);
-  expect(await mayNarrow(manifests, states(range(0, 49)), { shard: asShardId(1), range: range(0, 49) })).toBe(true);
-  expect(await mayNarrow(manifests, states(range(0, 49)), { shard: asShardId(1), range: range(0, keyMax) })).toBe(true);
+  const cold = openColdStore(new MemoryObjectStore(), cluster, bunHasher);
+  expect(await mayNarrow(cold, states(range(0, 49)), { shard: asShardId(1), range: range(0, 49) })).toBe(true);
+  expect(await mayNarrow(cold, states(range(0, 49)), { shard: asShardId(1), range: range(0, keyMax) })).toBe(true);
   requireWhole(asShardId(1), range(0, keyMax), range(0, 49));
   expect(() => requireWhole(asShardId(1), range(0, 49), range(0, keyMax))).toThrow("Cannot seal shard 1: its saved states are of keys");
 });

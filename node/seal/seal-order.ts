@@ -4,16 +4,25 @@
  * shard that took its neighbour in uploads states of both.
  */
 import { HopError, type KeyRange, rangeText, type ShardId } from "#core/base";
-import type { CheckpointEntry, ManifestLog } from "#store";
+import type { CheckpointEntry, ManifestLog, ObjectTier } from "#store";
+
+export interface UploadedShards {
+  readonly manifests: Pick<ManifestLog, "shards">;
+  readonly tier: Pick<ObjectTier, "newest">;
+}
 
 /** Whether what the shard has given away of the keys of its uploaded states is in states that others have uploaded. */
-export async function mayNarrow(manifests: ManifestLog, before: CheckpointEntry, { shard, range }: { shard: ShardId; range: KeyRange }) {
+export async function mayNarrow(
+  { manifests, tier }: UploadedShards,
+  before: CheckpointEntry,
+  { shard, range }: { shard: ShardId; range: KeyRange },
+) {
   if (before.range.last <= range.last) return true;
   let next = range.last + 1;
   const others: KeyRange[] = [];
   for (const other of await manifests.shards()) {
     if (other === shard) continue;
-    const manifest = (await manifests.newest(other))?.manifest;
+    const manifest = (await tier.newest(other))?.manifest;
     if (manifest?.checkpoint !== undefined && manifest.ancestors.includes(shard)) others.push(manifest.checkpoint.range);
   }
   for (const { first, last } of others.sort((a, b) => a.first - b.first)) if (first <= next && last >= next) next = last + 1;

@@ -50,7 +50,7 @@ export interface SealableShard {
   record(sealed: ShardSealed): Rejection | undefined;
 }
 
-export interface SealerParts extends Omit<ForgettableParts, "manifests"> {
+export interface SealerParts extends Omit<ForgettableParts, "tier"> {
   readonly node: number;
   readonly cluster: string;
   readonly restoreEpoch: number;
@@ -229,9 +229,9 @@ export class Sealer {
    * led before, and not recorded, is recorded first.
    */
   private async current(shard: SealableShard): Promise<StoredManifest | undefined> {
-    const { manifests, objects, restoreEpoch, tier } = this.parts;
+    const { objects, restoreEpoch, tier } = this.parts;
     const header = shard.header();
-    const stored = await manifests.newest(shard.shard);
+    const stored = await tier.newest(shard.shard);
     const number = stored?.manifest.number ?? 0;
     if (stored !== undefined && stored.manifest.restoreEpoch > restoreEpoch)
       throw new HopError(
@@ -247,7 +247,6 @@ export class Sealer {
         `Manifest ${header.manifest} of shard ${shard.shard} at ${objects.url} is gone, or is another one`,
       );
     if (stored === undefined) return undefined;
-    tier.note(stored);
     if (number > header.manifest) await this.record(shard, stored);
     return stored;
   }
@@ -269,7 +268,7 @@ export class Sealer {
 
   private async checkpoint({ shard, range: keys }: SealableShard, before: StoredManifest | undefined): Promise<CheckpointEntry> {
     const known = before?.manifest.checkpoint;
-    if (known !== undefined && !(await mayNarrow(this.parts.manifests, known, { shard, range: keys }))) return known;
+    if (known !== undefined && !(await mayNarrow(this.parts, known, { shard, range: keys }))) return known;
     const { index, range, chunks } = takeSnapshot(this.parts.states, shard, { withArchive: false });
     requireWhole(shard, range, keys);
     return { appliedIndex: index, range, parts: await this.uploads.checkpoint(shard, index, chunks) };

@@ -57,7 +57,7 @@ export class ManifestLog {
     }
     while (newest !== undefined) {
       const next = await this.read(shard, newest.manifest.number + 1);
-      if (next === undefined) return newest === known && (await this.isGone(newest)) ? this.newest(shard) : newest;
+      if (next === undefined) return newest === known && !(await this.isThere(newest)) ? this.newest(shard) : newest;
       if (!bytesEqual(next.manifest.previous ?? new Uint8Array(), newest.sha256)) throw this.forked(shard, next.manifest.number);
       newest = next;
     }
@@ -86,9 +86,10 @@ export class ManifestLog {
     return [...found].sort((a, b) => a - b) as ShardId[];
   }
 
-  /** Old manifests are deleted in the order of their numbers: where one is, those behind it are. */
-  private async isGone({ manifest: { shard, number } }: StoredManifest): Promise<boolean> {
-    return (await this.objects.head(manifestKey(this.cluster, shard, number))) === undefined;
+  /** Old manifests are deleted in the order of their numbers: where one is, those behind it are. One that somebody wrote over is gone too. */
+  private async isThere({ manifest: { shard, number }, sha256 }: StoredManifest): Promise<boolean> {
+    const head = await this.objects.head(manifestKey(this.cluster, shard, number));
+    return head !== undefined && bytesEqual(head.sha256 ?? sha256, sha256);
   }
 
   private async highestListed(shard: ShardId): Promise<number> {

@@ -47,7 +47,7 @@ export class ObjectTier implements SealedTier {
     const { partition, place, firstSeq, endSeq } = wanted;
     const replacement = async (error: unknown): Promise<SegmentEntry> => {
       if (!(error instanceof MissingObjectError)) throw error;
-      const stored = await this.newest(place.shard);
+      const stored = await this.sealed(place.shard);
       const other = stored === undefined ? undefined : segmentOf(stored, place.index);
       if (other === undefined || other.segment === entry.segment) throw error;
       return other;
@@ -74,9 +74,24 @@ export class ObjectTier implements SealedTier {
     if (this.known.size > manifestsMax) this.known.delete(this.known.keys().next().value as ShardId);
   }
 
-  /** What is sealed of the shard, as of now; undefined where nothing certainly is. */
-  async sealed(shard: ShardId): Promise<StoredManifest | undefined> {
-    return this.newest(shard);
+  /** What is sealed of the shard; undefined where nothing certainly is. One question a shard at a time. */
+  sealed(shard: ShardId): Promise<StoredManifest | undefined> {
+    const asked = this.asking.get(shard);
+    if (asked !== undefined) return asked;
+    const asking = this.newest(shard).finally(() => this.asking.delete(shard));
+    this.asking.set(shard, asking);
+    return asking;
+  }
+
+  /**
+   * The newest manifest, as of after the call: asked from the one that is known on, so nothing is
+   * listed, and never answered by a question that is under way, which may be of before a manifest
+   * that the caller's log tells of, or of before a fence.
+   */
+  async newest(shard: ShardId): Promise<StoredManifest | undefined> {
+    const stored = await this.manifests.newest(shard, this.known.get(shard));
+    if (stored !== undefined) this.note(stored);
+    return stored;
   }
 
   /** All events of a segment, a row group at a time. */
@@ -91,23 +106,8 @@ export class ObjectTier implements SealedTier {
 
   private async segmentWith({ shard, index }: Place): Promise<SegmentEntry | undefined> {
     let stored = this.known.get(shard);
-    if (stored === undefined || stored.manifest.through < index) stored = await this.newest(shard);
+    if (stored === undefined || stored.manifest.through < index) stored = await this.sealed(shard);
     return stored === undefined ? undefined : segmentOf(stored, index);
-  }
-
-  /** One question a shard at a time. */
-  private newest(shard: ShardId): Promise<StoredManifest | undefined> {
-    const asked = this.asking.get(shard);
-    if (asked !== undefined) return asked;
-    const asking = this.manifests
-      .newest(shard, this.known.get(shard))
-      .then((stored) => {
-        if (stored !== undefined) this.note(stored);
-        return stored;
-      })
-      .finally(() => this.asking.delete(shard));
-    this.asking.set(shard, asking);
-    return asking;
   }
 
   reader({ segment, index, summary }: SegmentEntry): SealedReader {

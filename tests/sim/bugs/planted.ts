@@ -448,7 +448,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     "parent-forgotten-before-its-child-is-sealed",
     "A lone node that loses its states can't give birth to a child again",
     "node/seal/forgettable.ts",
-    "if ((await parts.manifests.newest(relative.shard))?.manifest.checkpoint === undefined) return before;",
+    "if ((await parts.tier.newest(relative.shard))?.manifest.checkpoint === undefined) return before;",
     "",
     ["endsInTime", "changesEnd", "comesUp", "replicasAreEqual", "InvariantError"],
   ),
