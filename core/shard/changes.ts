@@ -169,14 +169,13 @@ function change(ctx: ShardContext, made: ShardChange): void {
 
 /** Applies a change that is at `index` of the log, on any replica. */
 export function applyChange(ctx: ShardContext, index: Index, made: ShardChange): void {
-  const { header } = ctx;
   if (made.kind === "split") return applySplit(ctx, index, made);
-  const from = header.last + 1;
-  applyToHeader(header, index, made);
+  const from = ctx.header.last + 1;
+  ctx.header = applyToHeader(ctx.header, index, made);
   ctx.changes.push({ index, change: made });
   if (made.kind !== "absorbed") return;
   ctx.clock.witness({ timeMs: made.value.clockMs, logical: logicalMax });
-  if (ctx.isLeading) takeOver(ctx, made.value.shard as ShardId, { first: from, last: header.last });
+  if (ctx.isLeading) takeOver(ctx, made.value.shard as ShardId, { first: from, last: ctx.header.last });
 }
 
 function applySplit(ctx: ShardContext, index: Index, made: Extract<ShardChange, { kind: "split" }>): void {
@@ -184,11 +183,10 @@ function applySplit(ctx: ShardContext, index: Index, made: Extract<ShardChange, 
   const { at, child } = made.value;
   const { shard } = ctx.options;
   const birth = childBirth(header, { at, shard, clockMs: ctx.clock.timeMs });
-  const before = encodeHeader(header);
-  applyToHeader(header, index, made);
+  ctx.header = applyToHeader(header, index, made);
   ctx.changes.push({ index, change: made, child: birth });
   depart(ctx, child as ShardId);
-  ctx.headerBefore ??= { header: before, headerIndex: index - 1 };
+  ctx.headerBefore ??= { header: encodeHeader(header), headerIndex: index - 1 };
   ctx.splitIndex = index;
 }
 

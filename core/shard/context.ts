@@ -50,11 +50,10 @@ import {
   type IdentityInit,
   type Payload,
   type ShardChange,
-  type ShardHeader,
   toBytes,
   Writer,
 } from "#proto";
-import { bornHeader, decodeHeader, joinedAt, type SavedShard, type ShardBirth } from "./header.ts";
+import { bornHeader, decodeHeader, type Header, joinedAt, type SavedShard, type ShardBirth } from "./header.ts";
 import type { Input } from "./input.ts";
 import { LiveRun, type WaitingQuery } from "./live-run.ts";
 import type { ShardTimer } from "./shard-timer.ts";
@@ -108,7 +107,7 @@ export class ShardContext {
   captured: HeaderAsOf | undefined;
   /** Index of the newest split. */
   splitIndex = 0;
-  readonly header: ShardHeader;
+  header: Header;
   /** Through which `header` is known without the log. */
   readonly headerIndex: number;
   /** Changes of the shard since the shell last asked. */

@@ -9,6 +9,9 @@ import { decodeShardHeader, encodeShardHeader, fromBytes, type JoinedKeys, type 
 
 const headerFormat = 1;
 
+/** A value: each change makes another one, so whoever has it may keep it. */
+export type Header = Readonly<ShardHeader>;
+
 /** What a shard begins with. */
 export interface ShardBirth {
   readonly range: KeyRange;
@@ -29,7 +32,7 @@ export interface SavedShard {
   readonly clockMs: number;
 }
 
-export function bornHeader({ range, ancestors }: ShardBirth): ShardHeader {
+export function bornHeader({ range, ancestors }: ShardBirth): Header {
   return {
     format: headerFormat,
     first: range.first,
@@ -48,19 +51,16 @@ export function bornHeader({ range, ancestors }: ShardBirth): ShardHeader {
   };
 }
 
-export const encodeHeader = (header: ShardHeader) => toBytes(encodeShardHeader, header);
+export const encodeHeader = (header: Header) => toBytes(encodeShardHeader, header);
 
-export function decodeHeader(bytes: Uint8Array): ShardHeader {
+export function decodeHeader(bytes: Uint8Array): Header {
   const header = fromBytes(decodeShardHeader, bytes);
   assert(header.format === headerFormat, `Cannot load a shard's header: format is ${header.format}, want ${headerFormat}`);
   return header;
 }
 
 /** What the child of a split begins with; `parent` is the parent's header before it. */
-export function childBirth(
-  parent: ShardHeader,
-  split: { readonly at: number; readonly shard: ShardId; readonly clockMs: number },
-): ShardBirth {
+export function childBirth(parent: Header, split: { readonly at: number; readonly shard: ShardId; readonly clockMs: number }): ShardBirth {
   return {
     range: { first: split.at, last: parent.last },
     ancestors: sorted([...parent.ancestor, split.shard]),
@@ -68,47 +68,35 @@ export function childBirth(
   };
 }
 
-/** Folds one change in. */
-export function applyToHeader(header: ShardHeader, index: number, change: ShardChange): void {
+/** The header behind one more change. */
+export function applyToHeader(header: Header, index: number, change: ShardChange): Header {
   switch (change.kind) {
     case "led":
-      header.epoch = change.value.epoch;
-      header.leader = change.value.node;
-      return;
-    case "split":
-      header.last = change.value.at - 1;
-      header.changedIndex = index;
-      header.joined = clip(header.joined, header);
-      return;
+      return { ...header, epoch: change.value.epoch, leader: change.value.node };
+    case "split": {
+      const last = change.value.at - 1;
+      return { ...header, last, changedIndex: index, joined: clip(header.joined, { first: header.first, last }) };
+    }
     case "frozen":
-      header.frozenInto = change.value.into;
-      header.frozenIndex = index;
-      return;
+      return { ...header, frozenInto: change.value.into, frozenIndex: index };
     case "thawed":
-      header.frozenInto = 0;
-      header.frozenIndex = 0;
-      return;
+      return { ...header, frozenInto: 0, frozenIndex: 0 };
     case "absorbed": {
       const { shard, last, ancestor } = change.value;
-      header.joined.push({ first: header.last + 1, last, index });
-      header.changedIndex = index;
-      header.last = last;
-      header.ancestor = sorted([...header.ancestor, shard, ...ancestor]);
-      return;
+      const joined = [...header.joined, { first: header.last + 1, last, index }];
+      return { ...header, joined, changedIndex: index, last, ancestor: sorted([...header.ancestor, shard, ...ancestor]) };
     }
-    case "sealed":
-      header.sealedThrough = change.value.through;
-      header.manifest = change.value.manifest;
-      header.manifestSha256 = change.value.sha256.slice();
-      header.statesThrough = change.value.statesThrough;
-      return;
+    case "sealed": {
+      const { through: sealedThrough, manifest, sha256, statesThrough } = change.value;
+      return { ...header, sealedThrough, manifest, manifestSha256: sha256.slice(), statesThrough };
+    }
     case "unknown":
       throw new RangeError(`Cannot apply a change of the shard at index ${index}: this version does not know its kind`);
   }
 }
 
 /** Index through which a state of the key that another shard saved is the fold of this one's log. */
-export function joinedAt(header: ShardHeader, key: Key): number {
+export function joinedAt(header: Header, key: Key): number {
   return header.joined.find((range) => inRange(range, key))?.index ?? 0;
 }
 

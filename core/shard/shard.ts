@@ -9,7 +9,7 @@
  */
 import type { Effect, Hasher, Key, Partition, Rejection, SavedState, ShardId } from "#core/base";
 import { assert, unreachable } from "#core/base";
-import type { DescribeReply, ShardAbsorbed, ShardHeader, ShardSealed, ShardSplit } from "#proto";
+import type { DescribeReply, ShardAbsorbed, ShardSealed, ShardSplit } from "#proto";
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
 import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
 import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
@@ -17,7 +17,7 @@ import { onCommand, onRequestGone } from "./commands.ts";
 import { type AppliedChange, ShardContext, type ShardOptions } from "./context.ts";
 import { pump } from "./delivery.ts";
 import { describe } from "./describe.ts";
-import { decodeHeader, encodeHeader } from "./header.ts";
+import type { Header } from "./header.ts";
 import { onEnvelope } from "./inbox.ts";
 import type { Input } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -162,9 +162,9 @@ export class ShardMachine {
     return this.ctx.headerBefore === undefined;
   }
 
-  /** A copy. */
-  header(): ShardHeader {
-    return decodeHeader(encodeHeader(this.ctx.header));
+  /** As of now: a change of the shard makes another one. */
+  header(): Header {
+    return this.ctx.header;
   }
 
   /** Log index of the newest split or absorption; 0 = none was. */
