@@ -8,7 +8,7 @@
  * log any more, the shard's part of the index is rebuilt, and lists of its keys are refused until it is there.
  */
 import type { Index, KeyRange, ShardId } from "#core/base";
-import { asIndex, HopError } from "#core/base";
+import { asIndex, errorText, HopError } from "#core/base";
 import type { ListReply, ListRequest } from "#proto";
 import { type LogRecord, type LogStore, type Projector, RunQuery } from "#store";
 import { type Lineage, type SealedRows, VisibilityRebuild } from "./visibility-rebuild.ts";
@@ -243,7 +243,7 @@ export class VisibilityPump {
       this.lacking.delete(shard);
       this.broken.delete(shard);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorText(error);
       if (this.broken.get(shard)?.why !== why)
         parts.warn(`The index of runs of shard ${shard} can't be rebuilt, and it is tried again: ${why}`);
       this.broken.set(shard, { why, againMs: performance.now() + brokenMs });

@@ -30,6 +30,7 @@ export {
   type StoredObject,
 } from "./manifest/manifest.ts";
 export { ManifestLog, type Publication, type StoredManifest } from "./manifest/manifest-log.ts";
+export { MissingObjectError, namedObject, segmentReader } from "./manifest/named-object.ts";
 export {
   blobKey,
   checkpointKey,
@@ -49,7 +50,7 @@ export {
   segmentKey,
   shardPrefixes,
 } from "./manifest/object-names.ts";
-export { MissingObjectError, ObjectTier } from "./manifest/object-tier.ts";
+export { ObjectTier } from "./manifest/object-tier.ts";
 export { BackedObjectStore, type ObjectStoreOptions } from "./objects/backed-object-store.ts";
 export {
   MemoryBucket,

@@ -3,11 +3,11 @@
  * indexes, and the rest by going back from record to record, also into the logs of other shards.
  */
 import { asSeq, HopError, type RunId, runPartition, toHex } from "#core/base";
-import { blobKey, ObjectTier, type SealedHistory } from "#store";
+import { blobKey, ObjectTier, type SealedHistory, segmentReader } from "#store";
 import { AuditError, type HistorySource } from "../audit/history-audit.ts";
 import { CommandError, exit } from "../failure.ts";
 import type { ColdPlace } from "./cold-place.ts";
-import { newestFirst, readerOf } from "./sealed-segments.ts";
+import { newestFirst } from "./sealed-segments.ts";
 
 export function coldSource(place: ColdPlace, run: RunId): HistorySource {
   return {
@@ -43,7 +43,7 @@ async function lastPiece(place: ColdPlace, run: RunId): Promise<SealedHistory> {
   let last: SealedHistory | undefined;
   for (const manifest of await place.newestManifests()) {
     for (const entry of newestFirst(manifest, partition)) {
-      const reader = readerOf(place.objects, entry);
+      const reader = segmentReader(place.objects, entry);
       const found = (await reader.mayHold(partition)) ? await reader.history(partition) : undefined;
       if (found === undefined) continue;
       if (last === undefined || found.endSeq > last.endSeq) last = found;

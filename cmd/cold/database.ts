@@ -3,6 +3,7 @@
  * other file to read or write, its settings locked before the query is looked at.
  */
 import type { DuckDBConnection, DuckDBInstance, DuckDBPreparedStatement, DuckDBResult } from "@duckdb/node-api";
+import { errorText } from "#core/base";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { bytesText } from "../size.ts";
 import { type Cell, cellsOf } from "./cells.ts";
@@ -130,7 +131,7 @@ export class ColdDatabase implements AsyncDisposable {
           }
           output.flush();
         } catch (error) {
-          info.setError(`${decodeFunction}: ${error instanceof Error ? error.message : String(error)}`);
+          info.setError(`${decodeFunction}: ${errorText(error)}`);
         }
       },
     });

@@ -1,4 +1,5 @@
 /** DuckDB, loaded when a command first needs it: its library has 70 MB. */
+import { errorText } from "#core/base";
 import { extractAssets } from "../assets/assets.ts";
 import { CommandError, exit } from "../failure.ts";
 import { addon } from "./addon.ts";
@@ -11,13 +12,9 @@ export async function loadDuckDB(): Promise<DuckDB> {
   try {
     return await import("@duckdb/node-api");
   } catch (error) {
-    throw new CommandError(
-      exit.failed,
-      `Cannot load DuckDB from ${addon.path}: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        next: "name a folder in HOP_CACHE from which libraries may be loaded: a file system that is mounted noexec is none",
-        cause: error,
-      },
-    );
+    throw new CommandError(exit.failed, `Cannot load DuckDB from ${addon.path}: ${errorText(error)}`, {
+      next: "name a folder in HOP_CACHE from which libraries may be loaded: a file system that is mounted noexec is none",
+      cause: error,
+    });
   }
 }

@@ -9,13 +9,12 @@
 import fs from "node:fs";
 import { basename, join } from "node:path";
 import { bytesEqual, HopError, toHex } from "#core/base";
-import { FolderLock, type SegmentEntry } from "#store";
+import { FolderLock, MissingObjectError, type SegmentEntry } from "#store";
 import { CommandError, exit } from "../failure.ts";
 import { faultText } from "../input.ts";
 import { bytesText } from "../size.ts";
 import type { ColdPlace } from "./cold-place.ts";
 import { inParallel } from "./parallel.ts";
-import { missing } from "./sealed-segments.ts";
 
 export interface FilesOptions {
   readonly place: ColdPlace;
@@ -89,7 +88,7 @@ export class SegmentFiles implements Disposable {
   }
 
   private async original(path: string, entry: SegmentEntry): Promise<string> {
-    if (!fs.existsSync(path)) throw missing(this.options.place.objects, entry.segment);
+    if (!fs.existsSync(path)) throw new MissingObjectError(this.options.place.objects, entry.segment);
     const problem = await problemOf(path, entry);
     if (problem === undefined) return path;
     throw new HopError("HASH_MISMATCH", `Cannot query ${entry.segment}: it is not what was sealed: ${problem}`);
@@ -122,7 +121,7 @@ export class SegmentFiles implements Disposable {
         this.bytesFetched += bytes.length;
       };
       if ((await place.objects.download(segment, take, { sha256: summary.segmentSha256, signal })) === undefined)
-        throw missing(place.objects, segment);
+        throw new MissingObjectError(place.objects, segment);
     } finally {
       await file.close();
     }

@@ -1,8 +1,7 @@
 /** What object storage holds of a cluster, by namespace: from manifests, and from indexes where several namespaces share a segment. */
-import { type Manifest, type ObjectStore, type SegmentEntry, type SegmentSummary, shardPrefixes } from "#store";
+import { type Manifest, type ObjectStore, type SegmentEntry, type SegmentSummary, segmentReader, shardPrefixes } from "#store";
 import type { ColdPlace } from "./cold-place.ts";
 import { inParallel } from "./parallel.ts";
-import { readerOf } from "./sealed-segments.ts";
 
 export interface NamespaceUse {
   /** Empty: partitions of no namespace. */
@@ -86,7 +85,7 @@ async function eventsByNamespace(objects: ObjectStore, entry: SegmentEntry): Pro
   const only = onlyNamespace(summary);
   if (only !== undefined) return new Map(summary.rows === 0 ? [] : [[only, summary.rows]]);
   const events = new Map<string, number>();
-  for await (const { partition, firstSeq, endSeq } of readerOf(objects, entry).partitions()) {
+  for await (const { partition, firstSeq, endSeq } of segmentReader(objects, entry).partitions()) {
     const namespace = namespaceIn(partition);
     events.set(namespace, (events.get(namespace) ?? 0) + endSeq - firstSeq);
   }

@@ -66,3 +66,6 @@ export class HopError extends Error {
     return new HopError(rejection.reject, rejection.message, { retryAfterMs: rejection.retryAfterMs ?? 0, epoch: rejection.epoch ?? 0 });
   }
 }
+
+/** What a thing that was thrown says. */
+export const errorText = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));

@@ -3,8 +3,9 @@
  * those that were stored longest ago go first, each when the one in object storage has been read. No
  * other blob is touched.
  */
-import { HopError } from "#core/base";
+import { errorText, HopError } from "#core/base";
 import type { BlobStore, KeptBlob } from "#store";
+import { Rounds } from "../rounds.ts";
 import type { Timing } from "../timing.ts";
 import type { StoredBlobs } from "./cluster-blobs.ts";
 
@@ -30,31 +31,29 @@ const idleMs = 600_000;
 
 export class BlobCache {
   private readonly parts: BlobCacheParts;
-  private stopTimer = () => {};
-  private isClosed = false;
+  private readonly rounds: Rounds;
 
   constructor(parts: BlobCacheParts) {
     this.parts = parts;
+    this.rounds = new Rounds({
+      timing: parts.timing,
+      everyMs: lookMs,
+      round: () => this.lookAndTell(),
+      failed: (error) => parts.note("warn", "the disk fills, and copies of blobs could not be removed", { reason: errorText(error) }),
+    });
   }
 
   start(): void {
-    this.stopTimer = this.parts.timing.after(lookMs, () => void this.lookAndTell());
+    this.rounds.start();
   }
 
   close(): void {
-    this.isClosed = true;
-    this.stopTimer();
+    this.rounds.stop();
   }
 
   private async lookAndTell(): Promise<void> {
-    try {
-      const bytes = await this.look();
-      if (bytes > 0) this.parts.note("info", "the disk fills: copies of blobs that object storage has were removed", { bytes });
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      this.parts.note("warn", "the disk fills, and copies of blobs could not be removed", { reason });
-    }
-    if (!this.isClosed) this.start();
+    const bytes = await this.look();
+    if (bytes > 0) this.parts.note("info", "the disk fills: copies of blobs that object storage has were removed", { bytes });
   }
 
   /** Returns the bytes that it freed. Rejects with `HopError` where it can't be known what object storage has. */

@@ -6,10 +6,11 @@
  * What is left is named by nobody. Who does not answer may know better: then nothing is removed.
  * A node does not remove what was claimed meanwhile, so it makes no difference how long a pass takes.
  */
-import { fromHex, type NodeId, toHex } from "#core/base";
+import { errorText, fromHex, type NodeId, toHex } from "#core/base";
 import type { ClusterView } from "#core/placement";
 import { decodeBlobHashes, decodeOldBlobs, encodeBlobHashes, encodeBlobRequest, fromBytes, toBytes } from "#proto";
 import type { PeerNet } from "../peer/peer-net.ts";
+import { Rounds } from "../rounds.ts";
 import type { Timing } from "../timing.ts";
 import { bundlesIn } from "./blob-nodes.ts";
 import { removalCalls } from "./blob-removal.ts";
@@ -39,32 +40,30 @@ class NotNow extends Error {}
 
 export class BlobCollector {
   private readonly parts: BlobCollectorParts;
-  private stopTimer = () => {};
-  private isClosed = false;
+  private readonly rounds: Rounds;
 
   constructor(parts: BlobCollectorParts) {
     this.parts = parts;
+    const { timing, graceMs, note } = parts;
+    this.rounds = new Rounds({
+      timing,
+      everyMs: Math.min(Math.max(graceMs / 4, passMsMin), passMsMax),
+      round: () => this.passAndTell(),
+      failed: (error) => note("info", "no blobs were collected this time", { reason: errorText(error) }),
+    });
   }
 
   start(): void {
-    const { timing, graceMs } = this.parts;
-    this.stopTimer = timing.after(Math.min(Math.max(graceMs / 4, passMsMin), passMsMax), () => void this.passAndTell());
+    this.rounds.start();
   }
 
   close(): void {
-    this.isClosed = true;
-    this.stopTimer();
+    this.rounds.stop();
   }
 
   private async passAndTell(): Promise<void> {
-    try {
-      const removed = this.parts.placement.leads ? await this.pass() : 0;
-      if (removed > 0) this.parts.note("info", "blobs that nothing names were removed", { blobs: removed });
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      this.parts.note("info", "no blobs were collected this time", { reason });
-    }
-    if (!this.isClosed) this.start();
+    const removed = this.parts.placement.leads ? await this.pass() : 0;
+    if (removed > 0) this.parts.note("info", "blobs that nothing names were removed", { blobs: removed });
   }
 
   /**

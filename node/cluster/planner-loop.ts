@@ -8,6 +8,7 @@ import { asNodeId, asShardId, type NodeId, placementShard, type ShardId } from "
 import { type ClusterView, type NodeReport, type PlanOptions, type PlanStep, planCluster } from "#core/placement";
 import { decodeTransferRequest, encodeTransferRequest, fromBytes, type Identity, toBytes } from "#proto";
 import type { PeerNet } from "../peer/peer-net.ts";
+import { Rounds } from "../rounds.ts";
 import { asHopError } from "../service/status.ts";
 import type { Placement } from "./placement.ts";
 
@@ -25,34 +26,25 @@ export interface PlannerLoopParts {
 
 export class PlannerLoop {
   private readonly parts: PlannerLoopParts;
-  private stopTimer = () => {};
-  private isClosed = false;
+  private readonly rounds: Rounds;
 
   constructor(parts: PlannerLoopParts) {
     this.parts = parts;
+    this.rounds = new Rounds({ timing: parts.placement.parts.timing, everyMs: roundMs, round: () => this.round() });
   }
 
   start(): void {
-    this.arm();
+    this.rounds.start();
   }
 
   close(): void {
-    this.isClosed = true;
-    this.stopTimer();
-  }
-
-  private arm(): void {
-    this.stopTimer = this.parts.placement.parts.timing.after(roundMs, () => {
-      void this.round().finally(() => {
-        if (!this.isClosed) this.arm();
-      });
-    });
+    this.rounds.stop();
   }
 
   private async round(): Promise<void> {
     const { placement } = this.parts;
     for (const step of this.plan()) {
-      if (this.isClosed || placement.leadsSinceMs() === undefined) return;
+      if (this.rounds.isStopped || placement.leadsSinceMs() === undefined) return;
       try {
         await this.take(step);
       } catch (error) {

@@ -5,7 +5,7 @@
  * The first item must be a good hello; nothing else has any effect. A refusal is said before the
  * link ends. What nobody waits for any more is told so through its signal.
  */
-import { asNodeId, asShardId, HopError, type NodeId } from "#core/base";
+import { asNodeId, asShardId, errorText, HopError, type NodeId } from "#core/base";
 import { CodecError, decodeRaftMessage, fromBytes, type PeerHello, type PeerItem, type RaftMessage } from "#proto";
 import type { Closing, Connection, Receiver, SocketPeer } from "#proto/connection";
 import { chunkCost } from "./ask.ts";
@@ -250,7 +250,7 @@ export class AcceptedLink implements Receiver<PeerItem> {
       return;
     }
     this.parts.fault(method, error);
-    this.fail(id, new HopError("INTERNAL", `${method} failed: ${error instanceof Error ? error.message : String(error)}`));
+    this.fail(id, new HopError("INTERNAL", `${method} failed: ${errorText(error)}`));
   }
 
   private fail(id: number, { reason, message, retryAfterMs, epoch }: HopError): void {

@@ -5,7 +5,7 @@
  * Nothing but the hello is sent before the welcome. What was asked when the link breaks fails;
  * while the link rests before the next dial, asks fail at once.
  */
-import { HopError, type NodeId, type Reason, reasons, type ShardId } from "#core/base";
+import { errorText, HopError, type NodeId, type Reason, reasons, type ShardId } from "#core/base";
 import { CodecError, type PeerFail, type PeerItem, type RaftMessageInit } from "#proto";
 import { type Connection, connectSocket, type SocketTls } from "#proto/connection";
 import { hostAndPort } from "../config.ts";
@@ -196,7 +196,7 @@ export class DialedLink implements AskRoad {
       state.connection?.close(problem);
     };
     this.state = state;
-    this.connect(state).catch((error: unknown) => give(error instanceof Error ? error.message : String(error)));
+    this.connect(state).catch((error: unknown) => give(errorText(error)));
   }
 
   private async connect(state: State & { kind: "dialing" }): Promise<void> {

@@ -4,7 +4,7 @@
  * It never makes a cluster, and joins none while its seeds disagree about which one they are of.
  * Names are resolved again in each round, and all their addresses are asked.
  */
-import { bytesEqual, HopError } from "#core/base";
+import { bytesEqual, errorText, HopError } from "#core/base";
 import {
   CodecError,
   decodeSeedAnswer,
@@ -158,7 +158,7 @@ export class SeedSearch {
       await this.options.join(found, this.stopped.signal);
       return true;
     } catch (error) {
-      this.show(`cluster ${found.clusterId} did not take this node: ${messageOf(error)}`);
+      this.show(`cluster ${found.clusterId} did not take this node: ${errorText(error)}`);
       return false;
     }
   }
@@ -203,7 +203,7 @@ export class SeedSearch {
       const found = await Promise.race([resolve(host), late]);
       return found.length === 0 ? `${host} has no address` : found.slice(0, addressesMax).map((address) => addressOf(address, port));
     } catch (error) {
-      return `its name can't be resolved: ${messageOf(error)}`;
+      return `its name can't be resolved: ${errorText(error)}`;
     } finally {
       clearTimeout(timer);
     }
@@ -222,7 +222,7 @@ export class SeedSearch {
     } catch (error) {
       // A node that dialed itself is turned away by itself.
       if (neverSent(error) && error.rule === "ITSELF") return { kind: "itself" };
-      const problem = error instanceof CodecError ? `its answer can't be read: ${error.message}` : messageOf(error);
+      const problem = error instanceof CodecError ? `its answer can't be read: ${error.message}` : errorText(error);
       return { kind: "failed", problem };
     }
   }
@@ -295,5 +295,3 @@ async function pooled<T, R>(items: readonly T[], work: (item: T) => Promise<R>):
   await Promise.all(Array.from({ length: Math.min(atATime, items.length) }, worker));
   return results;
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

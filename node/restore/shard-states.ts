@@ -9,15 +9,7 @@ import { asIndex, asTerm, type Hasher, HopError, type Index, type ShardId, type 
 import { noConf } from "#core/raft";
 import { ShardMachine } from "#core/shard";
 import { encodeConfState, encodeRecord, type ShardHeader, toBytes } from "#proto";
-import {
-  type Manifest,
-  type ObjectStore,
-  type RecordsEntry,
-  SealedReader,
-  type SegmentEntry,
-  type StoredManifest,
-  unpackRecords,
-} from "#store";
+import { type Manifest, type ObjectStore, type RecordsEntry, type StoredManifest, segmentReader, unpackRecords } from "#store";
 import { unpackChunks } from "../seal/chunk-objects.ts";
 import { takeStoredStates } from "../seal/stored-states.ts";
 import type { Storage } from "../storage.ts";
@@ -157,23 +149,10 @@ async function projectGap(
   const gap = segments.filter(({ summary }) => summary.lastIndex > indexed && summary.firstIndex < end);
   for (const entry of indexed + 1 < end ? gap : []) {
     const events = new Map<number, Uint8Array[]>();
-    for await (const rows of readerOf(objects, entry).rows())
+    for await (const rows of segmentReader(objects, entry).rows())
       for (const { index, event } of rows)
         if (index > indexed && index < end) events.set(index, [...(events.get(index) ?? []), event.slice()]);
     for (const [index, event] of [...events].sort(([a], [b]) => a - b))
       storage.projector.apply({ shard, index: asIndex(index), term: asTerm(1), kind: "data", body: toBytes(encodeRecord, { event }) });
   }
-}
-
-function readerOf(objects: ObjectStore, { segment, index, summary }: SegmentEntry): SealedReader {
-  return new SealedReader(summary, {
-    segment,
-    index,
-    read: async (object, at, bytes) => {
-      const key = object === "segment" ? segment : index;
-      const found = await objects.get(key, { range: { begin: at, end: at + bytes } });
-      if (found !== undefined) return found;
-      throw new HopError("HASH_MISMATCH", `Cannot read ${key}: a manifest names it, and ${objects.url} does not have it`);
-    },
-  });
 }

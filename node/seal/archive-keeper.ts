@@ -7,7 +7,7 @@
  * released here, so archives take no disk for good. Object storage is asked seldom, and only for
  * logs that are not done with.
  */
-import { asIndex, HopError, type Index, type KeyRange, placementShard, type ShardId } from "#core/base";
+import { asIndex, errorText, HopError, type Index, type KeyRange, placementShard, type ShardId } from "#core/base";
 import type { RetiredShard } from "#core/placement";
 import type {
   LogStore,
@@ -24,6 +24,7 @@ import type {
 import { unpackRecords } from "#store";
 import { birthIndex } from "../replica/births.ts";
 import { archiveThrough } from "../replica/snapshot.ts";
+import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import { mayNarrow } from "./seal-order.ts";
@@ -68,46 +69,37 @@ export class ArchiveKeeper {
   private readonly uploads: ShardUploads;
   /** Merged away, and known to be sealed to the end. */
   private readonly closed = new Set<ShardId>();
-  private stopTimer = () => {};
-  private isStopped = false;
-  private isBusy = false;
+  private readonly rounds: Rounds;
 
   constructor(parts: ArchiveParts) {
     this.parts = parts;
     this.uploads = new ShardUploads(parts);
+    this.rounds = new Rounds({ timing: parts.timing, everyMs: parts.lookMs, round: () => this.round() });
   }
 
   start(): void {
-    this.stopTimer = this.parts.timing.after(this.parts.lookMs, () => {
-      if (!this.isBusy && this.parts.isReady()) void this.round();
-      this.start();
-    });
+    this.rounds.start();
   }
 
   stop(): void {
-    this.isStopped = true;
-    this.stopTimer();
+    this.rounds.stop();
   }
 
   /** One look at everything. What fails is told, and tried again with the next one. */
   async round(): Promise<void> {
-    this.isBusy = true;
-    try {
-      for (const owner of [...this.parts.owners()])
-        for (const shard of owner.ancestors) await this.attempt(shard, "not sealed to its end", () => this.close(shard, owner));
-      for (const shard of [...this.parts.log.usage().shards.keys()])
-        await this.attempt(shard, "archive not released", () => this.release(shard));
-    } finally {
-      this.isBusy = false;
-    }
+    if (!this.parts.isReady()) return;
+    for (const owner of [...this.parts.owners()])
+      for (const shard of owner.ancestors) await this.attempt(shard, "not sealed to its end", () => this.close(shard, owner));
+    for (const shard of [...this.parts.log.usage().shards.keys()])
+      await this.attempt(shard, "archive not released", () => this.release(shard));
   }
 
   private async attempt(shard: ShardId, what: string, run: () => Promise<void>): Promise<void> {
-    if (this.isStopped) return;
+    if (this.rounds.isStopped) return;
     try {
       await run();
     } catch (error) {
-      this.parts.note("warn", what, { shard, reason: error instanceof Error ? error.message : String(error) });
+      this.parts.note("warn", what, { shard, reason: errorText(error) });
     }
   }
 

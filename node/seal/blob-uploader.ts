@@ -5,8 +5,9 @@
  * What is left to do is told by the log and remembered nowhere else: sealing has uploaded what is
  * named up to `sealedThrough`, so whoever begins to lead goes on behind that.
  */
-import { asIndex, type ShardId, toHex } from "#core/base";
+import { asIndex, errorText, type ShardId, toHex } from "#core/base";
 import type { LogStore } from "#store";
+import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import type { BlobUploads } from "./blob-uploads.ts";
@@ -25,8 +26,7 @@ export interface BlobUploaderParts {
 }
 
 const lookMs = 500;
-const pauseMsMin = 1000;
-const pauseMsMax = 60_000;
+const pauseMs = { min: 1000, max: 60_000 };
 /** Records are looked through in parts of so many bytes: what was uploaded of them is not looked through again. */
 const partBytes = 4 << 20;
 
@@ -34,37 +34,30 @@ export class BlobUploader {
   private readonly parts: BlobUploaderParts;
   /** Of each shard that is led here: what records through there name is uploaded. */
   private readonly through = new Map<ShardId, number>();
-  private stopTimer = () => {};
-  private isStopped = false;
-  private pauseMs = 0;
+  private readonly rounds: Rounds;
 
   constructor(parts: BlobUploaderParts) {
     this.parts = parts;
+    this.rounds = new Rounds({
+      timing: parts.timing,
+      everyMs: lookMs,
+      round: () => this.round(),
+      failed: (error, inMs) => parts.note("warn", "blobs are not uploaded, and tried again", { inMs, reason: errorText(error) }),
+      pauseMs,
+    });
   }
 
   start(): void {
-    this.stopTimer = this.parts.timing.after(Math.max(lookMs, this.pauseMs), () => void this.look());
+    this.rounds.start();
   }
 
   stop(): void {
-    this.isStopped = true;
-    this.stopTimer();
-  }
-
-  private async look(): Promise<void> {
-    try {
-      if (this.parts.isReady()) await this.round();
-      this.pauseMs = 0;
-    } catch (error) {
-      this.pauseMs = Math.min(Math.max(this.pauseMs * 2, pauseMsMin), pauseMsMax);
-      const reason = error instanceof Error ? error.message : String(error);
-      this.parts.note("warn", "blobs are not uploaded, and tried again", { inMs: this.pauseMs, reason });
-    }
-    if (!this.isStopped) this.start();
+    this.rounds.stop();
   }
 
   private async round(): Promise<void> {
-    const { shards, bundles, uploads } = this.parts;
+    const { shards, bundles, uploads, isReady } = this.parts;
+    if (!isReady()) return;
     const led = [...shards()];
     for (const shard of this.through.keys()) if (!led.some((each) => each.shard === shard)) this.through.delete(shard);
     const works = [...led.map((shard) => this.follow(shard)), uploads.ensure([...bundles()].map(toHex))];
@@ -75,7 +68,7 @@ export class BlobUploader {
     const { shard, through } = led;
     for (;;) {
       const begin = Math.max(this.through.get(shard) ?? 0, led.header().sealedThrough);
-      if (begin >= through || this.isStopped) return;
+      if (begin >= through || this.rounds.isStopped) return;
       const { last, blobs } = await this.namedBehind(shard, begin, through);
       await this.parts.uploads.ensure(blobs);
       this.through.set(shard, last);

@@ -2,7 +2,7 @@
  * Byte strings of any size packed into objects: each is its length as four little-endian bytes and
  * itself, and an object is the zstd frame of what it packs.
  */
-import { HopError } from "#core/base";
+import { errorText, HopError } from "#core/base";
 
 /** Of an object before it is compressed: what is in memory at once. */
 const objectBytesMax = 16 << 20;
@@ -48,7 +48,7 @@ function decompressed(object: Uint8Array, name: string): Uint8Array {
     const plain = Bun.zstdDecompressSync(object as Uint8Array<ArrayBuffer>);
     if (plain.length <= plainBytesMax) return plain;
   } catch (error) {
-    throw broken(name, `it is no zstd frame: ${error instanceof Error ? error.message : String(error)}`);
+    throw broken(name, `it is no zstd frame: ${errorText(error)}`);
   }
   throw broken(name, `it holds more than ${plainBytesMax} bytes`);
 }

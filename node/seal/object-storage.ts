@@ -2,7 +2,7 @@
  * Object storage as a node was told of it: looked at when the node starts, and waited for where it
  * can't be reached. Nothing is sealed before it has proven that it keeps its conditions.
  */
-import { HopError } from "#core/base";
+import { errorText, HopError } from "#core/base";
 import { type BackedObjectStore, checkObjectStore, openObjectStore } from "#store";
 import type { CompleteConfig } from "../config.ts";
 import { hasher } from "../hasher.ts";
@@ -48,7 +48,7 @@ export class ObjectStorage {
       try {
         await this.prove();
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = errorText(error);
         this.note("warn", "object storage can't be used, and is tried again", { reason });
       }
       if (!this.isProven) await new Promise((resolve) => setTimeout(resolve, againMs));

@@ -7,7 +7,7 @@
  *
  * An object is the SHA-256 of what follows it, and a `PlacementUpload`.
  */
-import { bytesEqual, type Hasher, HopError, toHex } from "#core/base";
+import { bytesEqual, errorText, type Hasher, HopError, toHex } from "#core/base";
 import { uploadedPlacement } from "#core/placement";
 import {
   decodePlacementStates,
@@ -19,13 +19,12 @@ import {
 } from "#proto";
 import { blobKey, type ObjectStore, type PlacementNumber, placementKey, placementNumber, placementPrefix } from "#store";
 import { rebuiltElsewhere } from "../restore/claims.ts";
+import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 
 const lookMs = 500;
-/** After one that failed; doubled up to the other one. */
-const pauseMsMin = 1000;
-const pauseMsMax = 60_000;
+const pauseMs = { min: 1000, max: 60_000 };
 const kept = 5;
 const hashBytes = 32;
 
@@ -57,45 +56,35 @@ export class PlacementUpload {
   /** Version that is uploaded, as far as this node knows; another leader may have uploaded it before. */
   private uploaded = 0;
   private number = 0;
-  private retryAtMs = 0;
-  private pauseMs = pauseMsMin;
-  private isStopped = false;
-  private stopTimer = () => {};
+  private readonly rounds: Rounds;
 
   constructor(parts: PlacementUploadParts) {
     this.parts = parts;
-  }
-
-  start(): void {
-    this.stopTimer = this.parts.timing.after(lookMs, () => {
-      void this.look().finally(() => {
-        if (!this.isStopped) this.start();
-      });
+    this.rounds = new Rounds({
+      timing: parts.timing,
+      everyMs: lookMs,
+      round: () => this.look(),
+      failed: (error, inMs) => parts.note("warn", "placement is not uploaded, and that is tried again", { inMs, reason: errorText(error) }),
+      pauseMs,
     });
   }
 
+  start(): void {
+    this.rounds.start();
+  }
+
   stop(): void {
-    this.isStopped = true;
-    this.stopTimer();
+    this.rounds.stop();
   }
 
   private async look(): Promise<void> {
-    const { placement, timing, note } = this.parts;
-    const now = placement();
+    const now = this.parts.placement();
     // Whoever leads next begins anew: what others uploaded meanwhile is not known here.
     if (now === undefined) this.uploaded = 0;
-    if (now === undefined || now.version <= this.uploaded || timing.monotonicMs() < this.retryAtMs) return;
+    if (now === undefined || now.version <= this.uploaded) return;
     const { version } = now;
-    try {
-      await this.upload(now.states());
-      this.uploaded = version;
-      this.pauseMs = pauseMsMin;
-    } catch (error) {
-      this.retryAtMs = timing.monotonicMs() + this.pauseMs;
-      this.pauseMs = Math.min(this.pauseMs * 2, pauseMsMax);
-      const reason = error instanceof Error ? error.message : String(error);
-      note("warn", "placement is not uploaded, and that is tried again", { inMs: this.retryAtMs - timing.monotonicMs(), reason });
-    }
+    await this.upload(now.states());
+    this.uploaded = version;
   }
 
   private async upload(states: Uint8Array): Promise<void> {

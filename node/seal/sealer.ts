@@ -7,7 +7,7 @@
  * of that record lets it forget its log. Each step that is repeated after a crash finds its result
  * there. An outage of object storage delays all of it and stops nothing else.
  */
-import { asIndex, bytesEqual, type Hasher, HopError, type Index, type KeyRange, type Rejection, type ShardId } from "#core/base";
+import { asIndex, bytesEqual, errorText, type Hasher, HopError, type Index, type KeyRange, type Rejection, type ShardId } from "#core/base";
 import type { ShardHeader, ShardSealed } from "#proto";
 import {
   batchExtent,
@@ -26,6 +26,7 @@ import {
 } from "#store";
 import { birthIndex } from "../replica/births.ts";
 import { type SnapshotStores, takeSnapshot } from "../replica/snapshot.ts";
+import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import type { BlobUploads } from "./blob-uploads.ts";
@@ -45,7 +46,7 @@ export interface SealableShard {
   readonly clockMs: number;
   /** Committed, applied and durable here through there. */
   readonly through: Index;
-  header(): ShardHeader;
+  header(): Readonly<ShardHeader>;
   /** Has the shard record what is sealed. */
   record(sealed: ShardSealed): Rejection | undefined;
 }
@@ -92,70 +93,67 @@ export class Sealer {
   private readonly parts: SealerParts;
   private readonly uploads: ShardUploads;
   private readonly waiting = new Map<ShardId, Waiting>();
-  private stopTimer = () => {};
-  private isStopped = false;
-  private isBusy = false;
+  private readonly rounds: Rounds;
+  /** Whether a tail is full is not to wait for an upload. */
+  private readonly looks: Rounds;
 
   constructor(parts: SealerParts) {
     this.parts = parts;
     this.uploads = new ShardUploads(parts);
+    const { timing, policy } = parts;
+    this.looks = new Rounds({ timing, everyMs: policy.lookMs, round: () => this.lookAtTails() });
+    this.rounds = new Rounds({ timing, everyMs: policy.lookMs, round: () => this.round() });
   }
 
   start(): void {
-    this.stopTimer = this.parts.timing.after(this.parts.policy.lookMs, () => {
-      if (this.isBusy || !this.parts.isReady()) this.lookAtTails();
-      else void this.round();
-      this.start();
-    });
+    this.looks.start();
+    this.rounds.start();
   }
 
   stop(): void {
-    this.isStopped = true;
-    this.stopTimer();
+    this.looks.stop();
+    this.rounds.stop();
   }
 
   /** Seals what is due, one shard after the other. */
   private async round(): Promise<void> {
-    this.isBusy = true;
-    try {
-      // All are looked at first: whether a tail is full is not to wait for the uploads of others.
-      for (const shard of [...this.parts.shards()].filter((each) => this.isDue(each))) {
-        if (this.isStopped) return;
-        await this.sealAndTell(shard);
-      }
-    } finally {
-      this.isBusy = false;
+    if (!this.parts.isReady()) return;
+    for (const shard of [...this.parts.shards()].filter((each) => this.isDue(each))) {
+      if (this.rounds.isStopped) return;
+      await this.sealAndTell(shard);
     }
   }
 
-  /** While an upload hangs, or none can begin. */
   private lookAtTails(): void {
-    for (const each of this.parts.shards()) this.parts.tails.note(each.shard, this.unsealedBytes(each.shard, each.header().sealedThrough));
+    for (const each of this.parts.shards()) this.parts.tails.note(each.shard, this.hasEvents(each) ? this.unsealedBytes(each) : 0);
   }
 
   private isDue(shard: SealableShard): boolean {
-    const { policy, timing, tails } = this.parts;
+    const { policy, timing } = this.parts;
     const nowMs = timing.monotonicMs();
     const known = this.waiting.get(shard.shard) ?? { sinceMs: nowMs, eventlessThrough: 0, retryAtMs: 0, pauseMs: pauseMsMin };
     this.waiting.set(shard.shard, known);
-    const header = shard.header();
-    const { sealedThrough } = header;
-    if (shard.through <= Math.max(sealedThrough, known.eventlessThrough)) {
+    if (!this.hasEvents(shard)) {
       known.sinceMs = nowMs;
-      tails.note(shard.shard, 0);
       return false;
     }
-    const bytes = this.unsealedBytes(shard.shard, sealedThrough);
-    tails.note(shard.shard, bytes);
     if (nowMs < known.retryAtMs) return false;
+    const header = shard.header();
     // A child's parent keeps its log until the child's states are uploaded.
     if (header.manifest === 0 && header.ancestor.length > 0) return true;
-    return nowMs - known.sinceMs >= policy.ageMsMax || bytes >= policy.bytesMax;
+    return nowMs - known.sinceMs >= policy.ageMsMax || this.unsealedBytes(shard) >= policy.bytesMax;
+  }
+
+  /** As far as was looked, events are not sealed. */
+  private hasEvents(shard: SealableShard): boolean {
+    return shard.through > Math.max(shard.header().sealedThrough, this.waiting.get(shard.shard)?.eventlessThrough ?? 0);
   }
 
   /** About: records of one shard are taken to be alike. */
-  private unsealedBytes(shard: ShardId, sealedThrough: number): number {
+  private unsealedBytes(led: SealableShard): number {
     const { log } = this.parts;
+    const { shard } = led;
+    const { sealedThrough } = led.header();
     const end = log.lastIndex(shard);
     const kept = end - log.released(shard);
     return kept <= 0 ? 0 : (this.parts.bytesOf(shard) * (end - Math.max(sealedThrough, log.released(shard)))) / kept;
@@ -174,7 +172,7 @@ export class Sealer {
     } catch (error) {
       waiting.retryAtMs = timing.monotonicMs() + waiting.pauseMs;
       waiting.pauseMs = Math.min(waiting.pauseMs * 2, pauseMsMax);
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = errorText(error);
       note("warn", "not sealed, and tried again", { shard: shard.shard, inMs: waiting.retryAtMs - timing.monotonicMs(), reason });
     }
   }

@@ -1,6 +1,6 @@
 /** The states of a shard as object storage has them, for a node that has lost its own. */
 import { HopError, type ShardId } from "#core/base";
-import type { Manifest, ManifestLog, ObjectStore } from "#store";
+import { type Manifest, type ManifestLog, namedObject, type ObjectStore } from "#store";
 import type { MayTakeStates, StoredStatesOf } from "../replica/lost-states.ts";
 import { type Received, SnapshotSink, type SnapshotStores } from "../replica/snapshot.ts";
 import { unpackChunks } from "./chunk-objects.ts";
@@ -39,10 +39,7 @@ export async function takeStoredStates(
 
 async function* chunksOf(objects: ObjectStore, { checkpoint }: Manifest): AsyncGenerator<Uint8Array> {
   for (const { key, sha256 } of checkpoint?.parts ?? []) {
-    const bytes = await objects.get(key, { sha256 });
-    if (bytes === undefined)
-      throw new HopError("HASH_MISMATCH", `Cannot read ${key}: a manifest names it, and ${objects.url} does not have it`);
-    yield* unpackChunks(bytes, key);
+    yield* unpackChunks(await namedObject(objects, key, { sha256 }), key);
   }
 }
 

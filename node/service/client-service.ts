@@ -4,7 +4,7 @@
  */
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunId } from "#core/base";
-import { asSeq, HopError, limits, runPartition } from "#core/base";
+import { asSeq, errorText, HopError, limits, runPartition } from "#core/base";
 import type { DeployedType } from "#core/placement";
 import type {
   BlobChunkInit,
@@ -110,7 +110,7 @@ export class ClientService {
       try {
         return this.openSession(connection, callerOf(this.edge, peer.metadata));
       } catch (error) {
-        connection.close(error instanceof Error ? error.message : String(error));
+        connection.close(errorText(error));
         return { item() {}, ended() {}, closed() {} };
       }
     });

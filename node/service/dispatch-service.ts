@@ -1,6 +1,6 @@
 /** Dispatch: the streams that workers hold. */
 import type { Server } from "@grpc/grpc-js";
-import { limits } from "#core/base";
+import { errorText, limits } from "#core/base";
 import { dispatchCodec, serveConnections } from "#proto/connection";
 import { connectPath } from "#proto/descriptors";
 import { WorkerStream, type WorkerStreamParts } from "../stream/worker-stream.ts";
@@ -12,7 +12,7 @@ export function addDispatch(server: Server, edge: Edge, parts: WorkerStreamParts
     try {
       callerOf(edge, peer.metadata);
     } catch (error) {
-      connection.close(error instanceof Error ? error.message : String(error));
+      connection.close(errorText(error));
     }
     return new WorkerStream(connection, peer.address, parts);
   });

@@ -4,7 +4,7 @@
  * A state is saved only when the events it folds are committed and durable here. A checkpoint that
  * can't be saved costs a longer replay after a restart, nothing else.
  */
-import { assert } from "#core/base";
+import { assert, errorText } from "#core/base";
 import type { Checkpoint } from "#core/shard";
 import type { Timing } from "../timing.ts";
 
@@ -135,7 +135,7 @@ export class Checkpointer {
       machine.putBack(taken);
       if (!this.isFailing)
         note("warn", "checkpoint not saved, and tried again until it is", {
-          error: error instanceof Error ? error.message : String(error),
+          error: errorText(error),
         });
       this.isFailing = true;
     }

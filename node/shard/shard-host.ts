@@ -11,6 +11,7 @@ import {
   asSeq,
   asSessionId,
   type Effect,
+  errorText,
   HopError,
   type Index,
   type KeyRange,
@@ -449,7 +450,7 @@ export class ShardHost implements ShardPort {
   }
 
   private onReplayFailed(effect: ReplayEffect, cause: unknown): void {
-    const message = cause instanceof Error ? cause.message : String(cause);
+    const message = errorText(cause);
     this.parts.note("error", "replay failed", { partition: effect.partition, error: message });
     const { session, handle, activation } = effect;
     this.input({ kind: "replay-failed", nowMs: this.clock.nowMs(), session, handle, activation });

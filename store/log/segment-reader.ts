@@ -5,7 +5,7 @@
  * a history's records lie near each other. Durable bytes never change, so blocks never go stale.
  */
 import fs from "node:fs";
-import { asIndex, asTerm, HopError, type Index, type ShardId } from "#core/base";
+import { asIndex, asTerm, errorText, HopError, type Index, type ShardId } from "#core/base";
 import type { CorruptionError } from "../corruption-error.ts";
 import type { BoundedEntries } from "./bounded-entries.ts";
 import { FrameWalk, readMore, walkSync } from "./frame-walk.ts";
@@ -202,7 +202,7 @@ const isOf = (frame: Frame, { shard, holds }: Piece) => frame.shard === shard &&
 
 /** A file that can't be read now says nothing about its bytes. */
 function unavailable(segment: Segment, cause: unknown): HopError {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = errorText(cause);
   return new HopError("STORE_UNAVAILABLE", `Cannot read the log's file ${segment.path} now: ${why}; nothing is known to be lost`, {
     cause,
   });

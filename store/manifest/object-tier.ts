@@ -6,14 +6,12 @@
  */
 import { asSeq, HopError, type ShardId } from "#core/base";
 import type { ObjectStore } from "../objects/object-store.ts";
-import { type SealedHistory, SealedReader, type SealedRow } from "../segment/sealed/sealed-reader.ts";
+import type { SealedHistory, SealedReader, SealedRow } from "../segment/sealed/sealed-reader.ts";
 import type { Place } from "../segment/sealed/summary.ts";
 import type { SealedTier, SealedWanted } from "../segment/segment-store.ts";
 import type { SegmentEntry } from "./manifest.ts";
 import type { ManifestLog, StoredManifest } from "./manifest-log.ts";
-
-/** What a manifest names is not there: that manifest is old, or somebody deleted it. */
-export class MissingObjectError extends HopError {}
+import { MissingObjectError, segmentReader } from "./named-object.ts";
 
 /** Segments whose directories stay in memory: about 100 KB for a segment of 64 MB. */
 const readersMax = 64;
@@ -110,24 +108,11 @@ export class ObjectTier implements SealedTier {
     return stored === undefined ? undefined : segmentOf(stored, index);
   }
 
-  reader({ segment, index, summary }: SegmentEntry): SealedReader {
+  reader(entry: SegmentEntry): SealedReader {
+    const { segment } = entry;
     const known = this.readers.get(segment);
     this.readers.delete(segment);
-    const reader =
-      known ??
-      new SealedReader(summary, {
-        segment,
-        index,
-        read: async (object, at, bytes) => {
-          const key = object === "segment" ? segment : index;
-          const found = await this.objects.get(key, { range: { begin: at, end: at + bytes } });
-          if (found !== undefined) return found;
-          throw new MissingObjectError(
-            "HASH_MISMATCH",
-            `Cannot read ${key}: a manifest names it, and ${this.objects.url} does not have it`,
-          );
-        },
-      });
+    const reader = known ?? segmentReader(this.objects, entry);
     this.readers.set(segment, reader);
     if (this.readers.size > readersMax) this.readers.delete(this.readers.keys().next().value as string);
     return reader;

@@ -4,7 +4,7 @@
  * Pure: the same records give the same bytes (with the same version of zstd). It takes a few
  * microseconds of processor time an event, all at once: a node does it in a thread of its own (seal-thread.ts).
  */
-import { type Index, InvariantError, keyOfDigest, type ShardId, toHex } from "#core/base";
+import { errorText, type Index, InvariantError, keyOfDigest, type ShardId, toHex } from "#core/base";
 import { packBlocks } from "./index-block.ts";
 import { type ColumnName, columns } from "./parquet-columns.ts";
 import { type FooterRowGroup, magic, parquetFooter } from "./parquet-footer.ts";
@@ -39,7 +39,7 @@ export async function sealTable(table: RowTable, lastIndex: Index): Promise<Seal
   try {
     await auditSealed(sealed, { segment: "the new segment", index: "its index" });
   } catch (error) {
-    throw new InvariantError(`A segment does not read back as it was sealed: ${error instanceof Error ? error.message : String(error)}`);
+    throw new InvariantError(`A segment does not read back as it was sealed: ${errorText(error)}`);
   }
   return sealed;
 }
