@@ -10,6 +10,8 @@ export const coldCluster = "sim";
 
 export class ColdBucket {
   readonly bucket = new MemoryBucket();
+  /** Nobody reaches it. */
+  isOut = false;
   private readonly sim: Simulation;
 
   constructor(sim: Simulation) {
@@ -33,6 +35,7 @@ export class ColdBucket {
 
   private readonly faults: ObjectFaults = ({ verb, key }) => {
     const { sim } = this;
+    if (this.isOut) return { kind: sim.prng.chance(0.5) ? "refused" : "lost-request" };
     if (sim.strikes("objectRefused")) return { kind: "refused" };
     if (sim.strikes("objectUnanswered")) return { kind: sim.prng.chance(0.5) ? "lost-request" : "lost-answer" };
     if (sim.strikes("objectLate")) return { kind: "late", ms: sim.prng.below(30_000) };

@@ -95,6 +95,7 @@ export class SimNode {
   private readonly planner: PlannerLoop;
   private readonly cold: ColdStore | undefined;
   private readonly bytesOf: (shard: ShardId) => number;
+  private readonly tails: HotTails | undefined;
   private readonly sealer: Sealer | undefined;
   private readonly upkeep: Upkeep | undefined;
   private pausedUntilMs = 0;
@@ -131,6 +132,7 @@ export class SimNode {
     const { net } = this;
     const note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>) =>
       sim.noted(this, level, what, fields);
+    this.tails = sim.workload.sealing && new HotTails(sim.workload.sealing.hotTailBytesMax);
     const stores = { log, checkpoint, hasher: bunHasher, ...(this.cold === undefined ? {} : { sealed: this.cold.tier }) };
     const send = (shard: ShardId, message: Parameters<SimulatedPeerNet["sendRaft"]>[2]) =>
       void net.sendRaft(asNodeId(message.to ?? 0), shard, message);
@@ -186,6 +188,7 @@ export class SimNode {
       onGone: () => {},
       onCommitted: () => {},
       storedStates: this.cold && storedStatesOf(this.cold, stores),
+      tails: this.tails,
       trimming:
         sim.workload.sealing === undefined
           ? undefined
@@ -364,13 +367,13 @@ export class SimNode {
   }
 
   private sealingParts(states: SnapshotStores, note: Note): SealingParts | undefined {
-    const { cold, log, timing, id, sim } = this;
+    const { cold, log, timing, id, sim, tails } = this;
     const policy = sim.workload.sealing;
-    if (cold === undefined || policy === undefined) return undefined;
+    if (cold === undefined || policy === undefined || tails === undefined) return undefined;
     return {
       cold,
       policy,
-      tails: new HotTails(policy.hotTailBytesMax),
+      tails,
       bytesOf: this.bytesOf,
       node: id,
       cluster: coldCluster,

@@ -38,6 +38,8 @@ export interface SimulationOptions {
   readonly without?: readonly string[];
   /** Requests of clients a second while faults strike, in place of what the seed draws. */
   readonly rate?: number | undefined;
+  /** In place of what the seed draws. */
+  readonly workload?: Partial<Workload>;
 }
 
 /** A stream of a client or a worker to a node. */
@@ -84,7 +86,7 @@ export class Simulation {
   constructor(seed: number, options: SimulationOptions = {}) {
     this.seed = seed;
     this.prng = new Prng(Math.imul(seed, 0x9e3779b1) ^ 0x51ed270b);
-    this.workload = atRate(without(drawWorkload(this.prng), options.without ?? []), options.rate);
+    this.workload = { ...atRate(without(drawWorkload(this.prng), options.without ?? []), options.rate), ...options.workload };
     this.wires = new Wires(this.schedule, this.prng, calm);
     this.cold = new ColdBucket(this);
     this.isVerbose = options.isVerbose ?? false;

@@ -73,7 +73,7 @@ export function simulate(seed: number, options: SimulationOptions = {}): Report 
 const comeUpMsMax = 60_000;
 
 /** One node founds the cluster, the others join it, and every group gets its replicas. */
-function comeUp(sim: Simulation): void {
+export function comeUp(sim: Simulation): void {
   const { nodes, replication } = sim.workload;
   sim.startNode(asNodeId(1), sim.newMachine(), true);
   reach(sim, "the first node leads", () => sim.view()?.clusterId === "sim" && sim.placementLeader() !== undefined);
@@ -96,13 +96,13 @@ function comeUp(sim: Simulation): void {
   reach(sim, "all groups have their replicas", isWhole);
 }
 
-function reach(sim: Simulation, what: string, isReached: () => boolean): void {
-  const endMs = sim.schedule.nowMs + comeUpMsMax;
+export function reach(sim: Simulation, what: string, isReached: () => boolean, withinMs = comeUpMsMax): void {
+  const endMs = sim.schedule.nowMs + withinMs;
   while (!isReached()) {
     if (sim.schedule.nowMs > endMs)
       throw new Violation(
         "comesUp",
-        `not reached within ${comeUpMsMax} ms: ${what}: ${JSON.stringify([...(sim.view()?.shards.values() ?? [])])}`,
+        `not reached within ${withinMs} ms: ${what}: ${JSON.stringify([...(sim.view()?.shards.values() ?? [])])}`,
       );
     sim.runUntil(sim.schedule.nowMs + 20);
   }
