@@ -75,9 +75,8 @@ BEGIN {
   seals_day = v["shards"] * max(1440 / v["seal_minutes"], log_day / v["shards"] / (v["log_mib"] * 1048576))
   seals_kept = seals_day * v["kept_days"] / v["shards"]
   log_mib_day = log_day / 1048576
-  lists = 1 + seals_kept / 2000    # of 1,000 names each; as an average of the time
-  puts_month = 30 * (seals_day * (3 + lists) + max(seals_day, log_mib_day))
-  gets_month = 30 * (seals_day * 5 + max(seals_day, log_mib_day))
+  puts_month = 30 * (seals_day * 3 + max(seals_day, log_mib_day))
+  gets_month = 30 * (seals_day * 4 + max(seals_day, log_mib_day))
   manifest = entry_manifest * seals_kept
   manifests_kept = v["shards"] * entry_manifest * seals_kept * (seals_kept + 1) / 2
 
@@ -113,7 +112,7 @@ BEGIN {
   line("  sealed: bytes a run", num(segment_run, 0), "B")
   line("  checkpoints and records: bytes a run, at most", num(2 * copied_run, 0), "B")
   line("  seals a day", num(seals_day, 0), "")
-  line("  PUT and LIST, GET a month", num(puts_month, 0) " " num(gets_month, 0), "")
+  line("  PUT, GET and HEAD a month", num(puts_month, 0) " " num(gets_month, 0), "")
   line("  size of a manifest at the end", num(manifest / 1e6, 1), manifest > 10e6 ? "MB: LARGE, seal less often or have fewer shards" : "MB")
   line("  history at the end", num(history / 1e9, 0), "GB")
   line("  manifests at the end", num(manifests_kept / 1e9, 1), "GB")
