@@ -45,7 +45,7 @@ function takeSignal(run: Run, from: Partition, { name, payload, number }: Messag
   return "reject" in decision ? { refusal: decision.reject } : decision;
 }
 
-function refuseWait(run: Run): Reason | undefined {
+export function refuseWait(run: Run): Reason | undefined {
   if (run.generation === 0) return "RUN_NOT_FOUND";
   return isLive(run) && run.awaiters.size >= limits.awaitersMax ? "BUFFER_FULL" : undefined;
 }
@@ -60,7 +60,7 @@ function takeResult(run: Run, from: Partition, message: Message): RunEvent | Tak
   return { kind: EventKind.resultReceived, body };
 }
 
-const waiterKey = (waiter: ResultWaiter) => `${waiter.partition}#${waiter.generation}.${waiter.op}`;
+export const waiterKey = (waiter: ResultWaiter) => `${waiter.partition}#${waiter.generation}.${waiter.op}`;
 
 export function applyTaken(run: Run, fact: InboxTaken): void {
   const from = fact.sender as Partition;

@@ -71,11 +71,14 @@ export function outgoing(run: Run, message: Message): Message {
   return owed === undefined ? message : { ...message, payload: owed.result, status: owed.status, failure: owed.failure };
 }
 
-/** The receiver has taken all messages up to `through`. */
+/** The receiver has taken all messages up to `through`, be it that a restore made this run forget that it sent them. */
 export function applySettled(run: Run, fact: OutboxSettled): void {
   const receiver = fact.receiver as Partition;
   const pair = run.outbox.get(receiver);
-  if (pair === undefined) return;
+  if (pair === undefined) {
+    if (fact.through >= nextNumber(run, receiver)) keepNumber(run, receiver, fact.through + 1);
+    return;
+  }
   let count = 0;
   for (const message of pair.messages) {
     if (message.number > fact.through) break;

@@ -52,6 +52,11 @@ export function decideSettled(run: Run, to: Partition, message: Message, refusal
   return undefined;
 }
 
+/** A wait that the receiver will not answer: why is told to the run's code. */
+export function decideWaitRefused(o: Operation, to: Partition, refusal: string): RunEvent {
+  return refused(o, to, refusalFailure(MessageKind.wait, o.to, refusal));
+}
+
 function refused({ op }: Operation, from: Partition, failure: Failure): RunEvent {
   return { kind: EventKind.resultReceived, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }

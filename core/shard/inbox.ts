@@ -117,7 +117,7 @@ function takeNext(ctx: ShardContext, live: LiveRun, envelope: Envelope, message:
 }
 
 /** Whoever is behind the sending run is in that run's history. */
-function senderIdentity(from: Partition): IdentityInit {
+export function senderIdentity(from: Partition): IdentityInit {
   return { issuer: "run", subject: runOf(from), verified: true };
 }
 

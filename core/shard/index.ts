@@ -5,4 +5,5 @@ export type { AppliedChange, HeaderAsOf, ShardOptions } from "./context.ts";
 export { bornHeader, decodeHeader, encodeHeader, type SavedShard, type ShardBirth } from "./header.ts";
 export type { Command, Input } from "./input.ts";
 export type { LiveRun } from "./live-run.ts";
-export { digestOf, type ShardFigures, ShardMachine } from "./shard.ts";
+export { type Reunited, signalsTo } from "./reunion.ts";
+export { digestOf, type Sending, type ShardFigures, ShardMachine } from "./shard.ts";

@@ -9,6 +9,7 @@ import { expect } from "bun:test";
 import {
   asRequestId,
   asShardId,
+  asTerm,
   type Effect,
   limits,
   noBytes,
@@ -19,7 +20,7 @@ import {
   runPartition,
 } from "#core/base";
 import { decodeBody, nextNumber } from "#core/run";
-import { digestOf, type Input, type LiveRun, type ShardMachine } from "#core/shard";
+import { digestOf, type Input, type LiveRun, type ShardMachine, signalsTo } from "#core/shard";
 import {
   type CommandInit,
   CommandKind,
@@ -62,7 +63,7 @@ const netMax = 200;
 class Side {
   readonly shard: ReturnType<typeof asShardId>;
   readonly log = new RecordLog();
-  readonly table = new StateTable();
+  table = new StateTable();
   machine: ShardMachine;
   committed = 0;
   gated: { readonly index: number; readonly effect: Effect }[] = [];
@@ -87,6 +88,7 @@ export class World {
   readonly names: readonly (readonly string[])[];
   /** How often things happened. */
   readonly counts = { signals: 0, refused: 0, results: 0, stale: 0, forgotten: 0, crashes: 0 };
+  readonly reunited = { given: 0, lost: 0, asked: 0, refused: 0 };
   private net: Packet[] = [];
   private ghosts: Packet[] = [];
   private nextRequest = 1;
@@ -195,6 +197,51 @@ export class World {
     this.begin(side);
   }
 
+  /**
+   * Everything is lost but a beginning of each log, of a moment of its own: what the runs have of each
+   * other's messages is put right, and they go on.
+   */
+  restore(ends: readonly [number, number]): void {
+    this.net = [];
+    this.ghosts = [];
+    for (const [i, side] of this.sides.entries()) {
+      Object.assign(side, { gated: [], work: [], armedMs: Number.POSITIVE_INFINITY, table: new StateTable() });
+      side.requests.clear();
+      side.log.records.length = ends[i] as number;
+      side.log.terms.length = ends[i] as number;
+      side.machine = makeShard({ shard: side.shard, log: side.log, states: side.table });
+      side.log.feed(side.machine);
+      side.life++;
+      side.machine.amend({ term: asTerm(side.life), nowMs: this.timeOf(side) });
+    }
+    this.reunite();
+    for (const side of this.sides) {
+      side.committed = side.log.lastIndex;
+      side.machine = makeShard({ shard: side.shard, log: side.log, states: side.table });
+      side.log.feed(side.machine);
+      this.begin(side);
+    }
+  }
+
+  private reunite(): void {
+    const names = this.names.flat().map((name) => runPartition(name as RunId));
+    const pairs = names.flatMap((from) => names.map((to) => ({ from, to, sending: { from, receiver: this.sideOf(to).machine } })));
+    for (const { from, to, sending } of pairs) this.sideOf(from).machine.renumberTo(to, sending);
+    for (const { from, to, sending } of pairs) {
+      const side = this.sideOf(from);
+      const events = side.log.records.flatMap((body) => fromBytes(decodeRecord, body).event);
+      const own = events.filter((bytes) => fromBytes(decodeEvent, bytes).partition === from);
+      const { given, lost, asked, refused } = side.machine.reuniteWith(to, sending, signalsTo(to, own));
+      const { reunited } = this;
+      Object.assign(reunited, {
+        given: reunited.given + given,
+        lost: reunited.lost + lost,
+        asked: reunited.asked + asked,
+        refused: reunited.refused + refused,
+      });
+    }
+  }
+
   private begin(side: Side): void {
     side.life++;
     side.skewMs = this.prng.below(limits.clockSkewMsMax) - limits.clockSkewMsMax / 2;
@@ -301,6 +348,12 @@ export class World {
     for (const side of this.sides) story.read(side.log.records);
     story.check();
     Object.assign(this.counts, story.counts);
+    this.checkStates((from, to) => story.lastTaken(from, to));
+  }
+
+  /** Nothing is owed, and whoever reads the logs has the same. Returns the runs. */
+  checkStates(lastTaken: (from: Partition, to: Partition) => number): LiveRun[] {
+    const runs: LiveRun[] = [];
     for (const side of this.sides) {
       const again = makeShard({ shard: side.shard, log: new RecordLog(), states: new StateTable() });
       side.log.feed(again);
@@ -315,13 +368,16 @@ export class World {
         expect(same.length).toBe(seen.size);
         expect(digestOf(same, bunHasher)).toEqual(digestOf(seen, bunHasher));
       }
-      for (const { run } of again.liveRuns()) {
+      for (const live of again.liveRuns()) {
+        const { run } = live;
+        runs.push(live);
         expect([run.run, run.outbox.size, run.unsettled, run.owed.size]).toEqual([run.run, 0, 0, 0]);
         for (const o of run.pending.values()) expect(o.kind).not.toBe(EventKind.signalSent);
         for (const [to] of run.settledTo)
-          expect([run.run, to, story.lastTaken(runPartition(run.run), to)]).toEqual([run.run, to, nextNumber(run, to) - 1]);
+          expect([run.run, to, lastTaken(runPartition(run.run), to)]).toEqual([run.run, to, nextNumber(run, to) - 1]);
       }
     }
+    return runs;
   }
 }
 

@@ -89,7 +89,7 @@ function putOff(ctx: ShardContext, live: LiveRun, to: Partition, waitMs: number)
 }
 
 /** Records what the reply tells, and tells the run; false where it was known. */
-function settle(ctx: ShardContext, live: LiveRun, to: Partition, reply: EnvelopeReply): boolean {
+export function settle(ctx: ShardContext, live: LiveRun, to: Partition, reply: Pick<EnvelopeReply, "taken" | "refusal">): boolean {
   const pair = live.run.outbox.get(to);
   const through = Math.min(reply.taken, (pair?.next ?? 1) - 1);
   if (pair === undefined || through <= settledThrough(live.run, to)) return false;

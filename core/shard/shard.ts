@@ -8,8 +8,9 @@
  * and effects on every machine, and equal logs equal states.
  */
 import type { Effect, Hasher, Key, Partition, Rejection, SavedState, ShardId } from "#core/base";
-import { assert, unreachable } from "#core/base";
-import type { DescribeReply, ShardAbsorbed, ShardSealed, ShardSplit } from "#proto";
+import { assert, logicalMax, unreachable } from "#core/base";
+import { type Difference, differenceOf } from "#core/run";
+import type { DescribeReply, Message, ShardAbsorbed, ShardSealed, ShardSplit } from "#proto";
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
 import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
 import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
@@ -24,6 +25,7 @@ import type { LiveRun } from "./live-run.ts";
 import { onEnvelopeAnswered, postNew } from "./outbox.ts";
 import { leaveWorker } from "./outcome.ts";
 import { onQueryAnswered } from "./queries.ts";
+import { type Met, type Reunited, renumber, reunite } from "./reunion.ts";
 import { onCapacityFreed, onHeartbeat, onTaskDone } from "./tasks.ts";
 import { arm, onTick } from "./timers.ts";
 import { onGone, onJoined } from "./workers.ts";
@@ -38,6 +40,12 @@ export interface ShardFigures {
   /** Runs whose state is to be saved, those that left among them. */
   readonly dirtyRuns: number;
   readonly timers: number;
+}
+
+/** Messages of a partition of one shard to one of another. */
+export interface Sending {
+  readonly from: Partition;
+  readonly receiver: ShardMachine;
 }
 
 export class ShardMachine {
@@ -81,6 +89,36 @@ export class ShardMachine {
    */
   lead(leadership: Leadership): Effect[] {
     return lead(this.ctx, leadership);
+  }
+
+  /** As `lead`, for who only puts right what a restore found, before anybody leads: nothing is sent, and nothing goes on. */
+  amend({ term, nowMs }: Pick<Leadership, "term" | "nowMs">): void {
+    const { ctx } = this;
+    assert(!ctx.isLeading, `Cannot amend shard ${ctx.options.shard} in term ${term}: it is led in term ${ctx.term}`);
+    ctx.begin(nowMs);
+    ctx.term = term;
+    ctx.clock.witness({ timeMs: ctx.nowMs, logical: logicalMax });
+  }
+
+  /** What two restored partitions, of this shard and of `receiver`, have of the messages from one to the other. */
+  differenceTo(to: Partition, { from, receiver }: Sending): Difference {
+    const met = this.meet(to, { from, receiver });
+    return differenceOf(met.from.run, met.to.run);
+  }
+
+  /** Both shards are to be amended: see `renumber`. */
+  renumberTo(to: Partition, sending: Sending): void {
+    renumber(this.meet(to, sending));
+  }
+
+  /** Both shards are to be amended: see `reunite`. */
+  reuniteWith(to: Partition, sending: Sending, signals: readonly Message[]): Reunited {
+    return reunite(this.meet(to, sending), signals);
+  }
+
+  private meet(to: Partition, { from, receiver }: Sending): Met {
+    const [here, there] = [this.ctx, receiver.ctx];
+    return { sender: here, receiver: there, from: here.findOrCreate(from), to: there.findOrCreate(to) };
   }
 
   /** No more the leader: workers forget its runs. The machine takes no more inputs, and is to be thrown away. */

@@ -31,6 +31,7 @@ import { holdFolder, openStorage, type Storage } from "../storage.ts";
 import { type Claim, claim, requireNewest, withdraw } from "./claims.ts";
 import { historyLeads } from "./history-leads.ts";
 import { type Owner, ownersOf, restoreOrder } from "./ownership.ts";
+import { reuniteMessages } from "./reunion.ts";
 import { type ReplayedShard, restoreStates } from "./shard-states.ts";
 import { beginStaging, dropStaging, keepStaging } from "./staging.ts";
 
@@ -217,8 +218,16 @@ class Restore {
     for (const shard of new Set([...replayed.keys(), ...storage.projector.shards()])) if (!kept.has(shard)) forget(storage, shard);
     for (const { stored: each } of replayed.values()) this.report(each.manifest, owners);
     for (const owner of owners) if (owner.kind !== "kept") this.reportNew(owner);
+    await this.reunite(storage, shards);
     this.beginPlacement(storage.log, states, { shards, node: known.nextNode });
     return true;
+  }
+
+  /** Shards are of different moments, and so is what their runs have of each other's messages. */
+  private reunite(storage: Storage, shards: readonly RestoredShard[]): Promise<void> {
+    const { objects, cluster, hasher, signal, wallMs } = this.parts;
+    const say = (text: string) => this.say(text);
+    return reuniteMessages({ storage, objects, cluster, hasher, shards, nowMs: Math.round(wallMs()), signal, say });
   }
 
   private async takeStates(storage: Storage, stored: readonly StoredManifest[]): Promise<Map<ShardId, ReplayedShard>> {

@@ -1,12 +1,12 @@
 /** Clusters that seal to one folder, and what the tests of restores ask of them. */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Server } from "../cluster/harness.ts";
 import { Nodes } from "../cluster/nodes.ts";
 import { until } from "../until.ts";
 
 const workflows = `
-import { activities, durable, signal, sleep } from "@hopskip/runtime";
+import { activities, durable, resultOf, sendSignal, signal, sleep } from "@hopskip/runtime";
 import type * as work from "./activities.ts";
 const { upper, pass } = activities<typeof work>({ retry: { initialMs: 100, maxMs: 500, attempts: 1000 } });
 
@@ -20,6 +20,13 @@ export const naps = durable(async (seconds: number) => {
   await sleep(seconds * 1000);
   return "rested";
 });
+export const tells = durable(async (run: string) => {
+  await signal<string>("item");
+  await sendSignal(run, "item", "a");
+  await sendSignal(run, "item", "b");
+  return "told";
+});
+export const asks = durable(async (run: string) => await resultOf(run));
 export const waits = durable(async (file: string) => await pass(file));
 `;
 const activityCode = `
@@ -69,6 +76,14 @@ export function filesOf(objects: string, kind: string): string[] {
           .map((name) => join(folder, name))
       : [];
   });
+}
+
+/** Takes the shards back to these manifests. */
+export function dropManifests(objects: string, kept: Readonly<Record<number, number>>): void {
+  for (const path of filesOf(objects, "manifest")) {
+    const [, shard = "", number = ""] = /s(\d+)-(\d+)\.json$/.exec(path) ?? [];
+    if (Number(number) > (kept[Number(shard)] ?? Number.POSITIVE_INFINITY)) rmSync(path);
+  }
 }
 
 export const rootOf = (audit: string) => /^root\s+(\w{64})$/m.exec(audit)?.[1];

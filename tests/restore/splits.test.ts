@@ -7,7 +7,7 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { keyMax } from "#core/base";
-import { filesOf, manifestsIn, SealingNodes } from "./restore-fixture.ts";
+import { dropManifests, manifestsIn, SealingNodes } from "./restore-fixture.ts";
 
 const named = (letter: string) => Array.from({ length: 10 }, (_, i) => `${letter}${i}`);
 const [first, second, third] = [named("r"), named("s"), named("t")];
@@ -60,10 +60,7 @@ interface Rebuilt {
 async function rebuilt(name: string, kept: Readonly<Record<number, number>>): Promise<Rebuilt> {
   const place = join(folder, name);
   cpSync(objects, place, { recursive: true });
-  for (const path of filesOf(place, "manifest")) {
-    const [, shard = "", number = ""] = /s(\d+)-(\d+)\.json$/.exec(path) ?? [];
-    if (Number(number) > (kept[Number(shard)] ?? Number.POSITIVE_INFINITY)) rmSync(path);
-  }
+  dropManifests(place, kept);
   const machine = new SealingNodes(1, place);
   try {
     await machine.nodes.start();

@@ -1,0 +1,127 @@
+/**
+ * Makes the messages between two partitions whole that were restored to different moments, before
+ * anybody leads their shards: nothing is on its way then, and both sides are at hand.
+ *
+ * What is put right is recorded in the new logs, by facts and events as of any other message:
+ * - Numbers that the receiver took and the sender does not know to have given are given as settled, so
+ *   that what is sent from now on is no repetition.
+ * - Signals that the sender saw taken and the receiver lacks are taken again, out of the sender's history.
+ * - A wait that the receiver does not know is asked again, or refused where there is nobody to answer.
+ */
+import { assert, type Partition, type RunId, runPartition } from "#core/base";
+import { decideTake, decideWaitRefused, decodeBody, differenceOf, refuseWait, settledThrough } from "#core/run";
+import { decodeEvent, EventKind, fromBytes, type Message, MessageKind } from "#proto";
+import type { ShardContext } from "./context.ts";
+import { senderIdentity } from "./inbox.ts";
+import type { LiveRun } from "./live-run.ts";
+import { forgetFact, settleFact, takeFact } from "./message-facts.ts";
+import { settle } from "./outbox.ts";
+
+/** A sender and a receiver, each in its shard. */
+export interface Met {
+  readonly sender: ShardContext;
+  readonly receiver: ShardContext;
+  readonly from: LiveRun;
+  readonly to: LiveRun;
+}
+
+/** What became of messages that were not the same on both sides. */
+export interface Reunited {
+  /** Signals that were taken again. */
+  readonly given: number;
+  /** Signals that nobody can take any more. */
+  readonly lost: number;
+  /** Waits that are asked again. */
+  readonly asked: number;
+  /** Waits that end with a failure: there is nobody to ask. */
+  readonly refused: number;
+}
+
+/** The signals to `to` among a run's events. */
+export function signalsTo(to: Partition, events: readonly Uint8Array[]): Message[] {
+  return events.flatMap((bytes) => {
+    const { kind, payload } = fromBytes(decodeEvent, bytes);
+    const sent = kind === EventKind.signalSent ? decodeBody(kind, payload) : undefined;
+    if (sent?.kind !== EventKind.signalSent || runPartition(sent.body.to as RunId) !== to) return [];
+    const { number, op, name, payload: data } = sent.body;
+    return [{ number, kind: MessageKind.signal, op, generation: 0, name, payload: data, of: 0, status: 0, failure: undefined }];
+  });
+}
+
+/** Nothing that the sender sends from now on has a number that the receiver took. Comes before `reunite`, for all pairs. */
+export function renumber(met: Met): void {
+  const { sender, from, to } = met;
+  const { unsent, taken } = differenceOf(from.run, to.run);
+  if (unsent === 0) return;
+  settleTaken(met);
+  settleFact(sender, from, { partition: from.partition, receiver: to.partition, through: taken });
+  sender.seal();
+}
+
+/** `signals` are those of the sender's history to the receiver, in order. */
+export function reunite(met: Met, signals: readonly Message[]): Reunited {
+  const { missing } = differenceOf(met.from.run, met.to.run);
+  const { given, lost } = missing === 0 ? { given: 0, lost: 0 } : takeMissing(met, signals);
+  return { given, lost, ...askAgain(met) };
+}
+
+/** What the receiver has taken and remembers is told to the sender, as a reply would. */
+function settleTaken({ sender, from, to }: Met): void {
+  const known = to.run.inbox.get(from.partition);
+  settle(sender, from, to.partition, { taken: known?.taken ?? 0, refusal: known?.refused ?? [] });
+  sender.seal();
+}
+
+function takeMissing({ receiver, from, to }: Met, signals: readonly Message[]): Pick<Reunited, "given" | "lost"> {
+  const { partition } = to;
+  const { taken } = differenceOf(from.run, to.run);
+  const settled = settledThrough(from.run, partition);
+  const missing = signals.filter(({ number }) => number > taken && number <= settled);
+  let given = 0;
+  for (const message of missing) {
+    const decision = decideTake(to.run, from.partition, message);
+    if (decision === undefined || !("kind" in decision)) continue;
+    receiver.append(to, decision, senderIdentity(from.partition));
+    receiver.seal();
+    given++;
+  }
+  // The rest were waits and results: those are asked for again. Numbers go on behind them.
+  take(receiver, { from, to }, { number: settled, settled, kind: MessageKind.waitCancelled, op: 0, generation: 0 });
+  receiver.seal();
+  return { given, lost: missing.length - given };
+}
+
+function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
+  const { sender, receiver, from, to } = met;
+  const { unanswered } = differenceOf(from.run, to.run);
+  if (unanswered.length === 0) return { asked: 0, refused: 0 };
+  // What the receiver refused is told before it forgets it.
+  settleTaken(met);
+  const through = Math.max(to.run.inbox.get(from.partition)?.taken ?? 0, settledThrough(from.run, to.partition));
+  let number = through - unanswered.length;
+  assert(number >= 0, `${from.partition} sent ${unanswered.length} waits to ${to.partition}, which took numbers through ${through}`);
+  if (to.run.inbox.has(from.partition)) {
+    // It takes them under numbers that it took before: those of the waits themselves, or near them.
+    forgetFact(receiver, to, { partition: to.partition, sender: from.partition, taken: through, timeMs: receiver.nowMs });
+    receiver.seal();
+  }
+  let refused = 0;
+  for (const o of unanswered) {
+    number++;
+    const refusal = refuseWait(to.run);
+    const kind = refusal === undefined ? MessageKind.wait : MessageKind.waitCancelled;
+    take(receiver, { from, to }, { number, settled: number - 1, kind, op: o.op, generation: from.run.generation });
+    if (refusal === undefined) continue;
+    sender.append(from, decideWaitRefused(o, to.partition, refusal), sender.core(o.scheduledSeq));
+    refused++;
+  }
+  sender.seal();
+  receiver.seal();
+  return { asked: unanswered.length - refused, refused };
+}
+
+type Number = Pick<Message, "number" | "kind" | "op" | "generation"> & { readonly settled: number };
+
+function take(receiver: ShardContext, { from, to }: Pick<Met, "from" | "to">, fact: Number): void {
+  takeFact(receiver, to, { partition: to.partition, sender: from.partition, refusal: "", ...fact });
+}
