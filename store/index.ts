@@ -34,9 +34,11 @@ export { MissingObjectError, namedObject, segmentReader } from "./manifest/named
 export {
   blobKey,
   checkpointKey,
+  claimBeatKey,
   claimEpoch,
   claimKey,
   claimPrefix,
+  claimVerdictKey,
   manifestKey,
   manifestNumber,
   manifestPrefix,

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import { MemoryBucket, MemoryObjectStore } from "#store";
+import { claimBeatKey, claimKey, MemoryBucket, MemoryObjectStore } from "#store";
 import { Placement } from "../../core/placement/machine-fixture.ts";
 import { bunHasher } from "../../tests/hashers.ts";
-import { until } from "../../tests/until.ts";
+import { every, until } from "../../tests/until.ts";
 import { newestPlacement, PlacementUpload, unpackPlacement, uploadsOf } from "../seal/placement-upload.ts";
 import { realTiming } from "../timing.ts";
 import { ClaimWatch } from "./claim-watch.ts";
-import { claim, highestClaim, rebuiltElsewhere, requireNewest, withdraw } from "./claims.ts";
+import { claim, claimsAbove, declareVoid, highestClaim, keep, rebuiltElsewhere, requireNewest, withdraw } from "./claims.ts";
 
 const cluster = "hop_00000000000000aa";
 const nowMs = 1000;
@@ -35,15 +35,89 @@ test("restores take one epoch after the other; of two at the same time one gets 
 test("a cluster sees that it was rebuilt elsewhere, and not that it was rebuilt itself", async () => {
   const objects = new MemoryObjectStore();
   expect(await rebuiltElsewhere(objects, cluster, 1)).toBeUndefined();
-  await claim(objects, cluster, { clusterId: "hop_1", nowMs });
+  const made = await claim(objects, cluster, { clusterId: "hop_1", nowMs });
   expect(await rebuiltElsewhere(objects, cluster, 2)).toBeUndefined();
+  expect(await rebuiltElsewhere(objects, cluster, 1)).toContain("(restore epoch 2, here 1): it seals nothing there until that ends");
+  await keep(objects, cluster, made);
   expect(await rebuiltElsewhere(objects, cluster, 1)).toContain("(restore epoch 2, here 1): it seals nothing there any more");
 });
+
+test("of who says that a claim is kept and who says that it is void, the first one is right", async () => {
+  const bucket = new MemoryBucket();
+  const [there, here] = [new MemoryObjectStore(bucket), new MemoryObjectStore(bucket)];
+  for (let round = 0; round < 8; round++) {
+    const own = (await highestClaim(here, cluster)) - 1;
+    const made = await claim(there, cluster, { clusterId: `hop_${round}`, nowMs });
+    const tries = [
+      () =>
+        keep(there, cluster, made).then(
+          () => true,
+          () => false,
+        ),
+      () => declareVoid(here, cluster, made.epoch).then(() => false),
+    ];
+    const [first, second] = await Promise.all((round % 2 === 0 ? tries : tries.reverse()).map((run) => run()));
+    const isKept = first === true || second === true;
+    const [state] = (await claimsAbove(here, cluster, own)).filter(({ epoch }) => epoch === made.epoch);
+    expect(state).toEqual(isKept ? { epoch: made.epoch, state: "kept" } : undefined);
+    if (!isKept) await expect(keep(there, cluster, made)).rejects.toThrow("saw no sign of life");
+    // A void one stays for the next one to be another.
+    expect(await highestClaim(here, cluster)).toBe(made.epoch);
+  }
+});
+
+test("a claim of an earlier version, which shows no signs of life, counts until somebody deletes it", async () => {
+  const objects = new MemoryObjectStore();
+  await objects.put(claimKey(cluster, 2), new TextEncoder().encode(JSON.stringify({ epoch: 2, clusterId: "hop_1", claimedMs: nowMs })));
+  expect(await claimsAbove(objects, cluster, 1)).toEqual([{ epoch: 2, state: "kept" }]);
+});
+
+test("a claim counts as long as signs of life come, and not much longer", async () => {
+  const objects = new MemoryObjectStore();
+  const watch = new ClaimWatch({
+    objects,
+    cluster,
+    restoreEpoch: 1,
+    timing: realTiming,
+    note,
+    isReady: () => true,
+    lookMs: 10,
+    followMs: 30,
+  });
+  const made = await claim(objects, cluster, { clusterId: "hop_1", nowMs });
+  const killed = await claim(objects, cluster, { clusterId: "hop_2", nowMs });
+  watch.start();
+  try {
+    for (let beat = 0; beat < 60; beat++) {
+      await objects.put(claimBeatKey(cluster, made.epoch), new TextEncoder().encode(String(beat)));
+      await every(20);
+      expect(watch.mayWrite()).toBe(false);
+    }
+    // The other one, which is dead, does not wait for it.
+    expect(await claimsAbove(objects, cluster, 1)).toEqual([{ epoch: made.epoch, state: "open" }]);
+    await expect(keep(objects, cluster, killed)).rejects.toThrow("saw no sign of life");
+    await until(() => watch.mayWrite(), { what: "the silence to be seen" });
+    await expect(keep(objects, cluster, made)).rejects.toThrow("saw no sign of life");
+    expect((await claim(objects, cluster, { clusterId: "hop_3", nowMs })).epoch).toBe(4);
+    await until(() => !watch.mayWrite(), { what: "the next claim to be seen" });
+  } finally {
+    watch.stop();
+  }
+}, 20_000);
 
 test("nothing may be put before the claims were looked at, and nothing after a later one is there", async () => {
   const objects = new MemoryObjectStore();
   let isReady = false;
-  const watch = new ClaimWatch({ objects, cluster, restoreEpoch: 1, timing: realTiming, note, isReady: () => isReady, lookMs: 10 });
+  const watch = new ClaimWatch({
+    objects,
+    cluster,
+    restoreEpoch: 1,
+    timing: realTiming,
+    note,
+    isReady: () => isReady,
+    lookMs: 10,
+    followMs: 10,
+  });
   watch.start();
   try {
     expect(watch.mayWrite()).toBe(false);
@@ -52,7 +126,7 @@ test("nothing may be put before the claims were looked at, and nothing after a l
     expect(watch.why).toBe("");
     const made = await claim(objects, cluster, { clusterId: "hop_1", nowMs });
     await until(() => !watch.mayWrite(), { what: "the claim to be seen" });
-    expect(watch.why).toContain("rebuilt from");
+    expect(watch.why).toContain("being rebuilt from");
     await withdraw(objects, cluster, made);
     await until(() => watch.mayWrite(), { what: "its end to be seen" });
   } finally {

@@ -2,9 +2,9 @@
  * Rebuilds a cluster from object storage alone, on one node that has nothing yet.
  *
  * The order makes it safe to give up at any point: the restore epoch is claimed; all is read, hashed
- * and built beside what the node has; then each shard's next manifest is put under the new epoch, after
- * which a cluster that still lives elsewhere seals nothing any more; then the folder becomes the node's.
- * Until the first of those manifests nothing has changed for anybody, and the claim is withdrawn.
+ * and built beside what the node has; the claim is kept for good; then each shard's next manifest is put under
+ * the new epoch, after which a cluster that still lives elsewhere seals nothing any more; then the folder
+ * becomes the node's. Until the first of those manifests nothing has changed for anybody, and the claim is withdrawn.
  */
 import {
   asNodeId,
@@ -28,7 +28,9 @@ import { birthIndex } from "../replica/births.ts";
 import { bootstrapGroup } from "../replica/placement-replica.ts";
 import { newestPlacement } from "../seal/placement-upload.ts";
 import { holdFolder, openStorage, type Storage } from "../storage.ts";
-import { type Claim, claim, requireNewest, withdraw } from "./claims.ts";
+import { realTiming } from "../timing.ts";
+import { ClaimBeat } from "./claim-beat.ts";
+import { type Claim, claim, keep, requireNewest, withdraw } from "./claims.ts";
 import { historyLeads } from "./history-leads.ts";
 import { type Owner, ownersOf, restoreOrder } from "./ownership.ts";
 import { reuniteMessages } from "./reunion.ts";
@@ -60,13 +62,17 @@ export async function restoreCluster(parts: RestoreParts): Promise<NodeIdentity>
   const { objects, cluster, dataDir } = parts;
   const clusterId = newClusterId();
   const own = await claim(objects, cluster, { clusterId, nowMs: Math.round(parts.wallMs()) });
+  const beat = new ClaimBeat({ objects, cluster, claim: own, timing: realTiming });
   const restore = new Restore(parts, own);
+  beat.start();
   try {
     return await restore.run();
   } catch (error) {
     dropStaging(dataDir);
     if (!restore.hasFenced) await withdraw(objects, cluster, own).catch(() => {});
     throw error;
+  } finally {
+    await beat.stop();
   }
 }
 
@@ -211,7 +217,7 @@ class Restore {
       ancestors: header.ancestor as ShardId[],
     }));
     const owners = ownersOf(claimants, known.lastShard);
-    await requireNewest(this.parts.objects, this.parts.cluster, this.own);
+    await this.keepClaim();
     const fenced = await this.fence(stored, replayed);
     const shards = owners.map((owner) => this.begin(storage, owner, { replayed, fenced, node: known.nextNode }));
     const kept = new Set(owners.map(({ shard }) => shard));
@@ -245,7 +251,7 @@ class Restore {
       tell("Taking in the states of shards", replayed.size, order.length);
       const each = await restoreStates({ objects, storage, hasher, signal }, live.get(shard) as StoredManifest);
       replayed.set(shard, each);
-      if (this.isUnfounded(storage, each, stored)) this.leftOut.add(shard);
+      if (await this.isUnfounded(storage, each, stored)) this.leftOut.add(shard);
     }
     return replayed;
   }
@@ -254,17 +260,28 @@ class Restore {
    * Histories of the shard go on from what its parent had not uploaded, and the parent's states from before the
    * split are there: histories without gaps are worth more than the few newer events of the child.
    */
-  private isUnfounded({ checkpoint }: Storage, { stored: { manifest }, header }: ReplayedShard, all: readonly StoredManifest[]): boolean {
+  private async isUnfounded(
+    { checkpoint }: Storage,
+    { stored: { manifest }, header }: ReplayedShard,
+    all: readonly StoredManifest[],
+  ): Promise<boolean> {
     const { shard } = manifest;
     const range = rangeOf(header);
     const through = (log: ShardId) => all.find(({ manifest: each }) => each.shard === log)?.manifest.through ?? 0;
-    const gaps = [...historyLeads(checkpoint, shard, range)].filter(([log, index]) => index > through(log));
+    const gaps = [...(await historyLeads(checkpoint, shard, range))].filter(([log, index]) => index > through(log));
     const [gap] = gaps;
     if (gap === undefined) return false;
     const text = `Shard ${shard}: histories go on from record ${gap[1]} of shard ${gap[0]}, which is uploaded through ${through(gap[0])}`;
     const hasParent = all.some(({ manifest: each }) => header.ancestor.includes(each.shard) && covers(each.checkpoint?.range, range));
     this.say(hasParent ? `${text}: what was uploaded of shard ${shard} is left out` : `${text}: they have a gap there`);
     return hasParent;
+  }
+
+  /** Nobody may take this restore for dead any more. */
+  private async keepClaim(): Promise<void> {
+    const { objects, cluster } = this.parts;
+    await requireNewest(objects, cluster, this.own);
+    await keep(objects, cluster, this.own);
   }
 
   /** From here on the cluster that these objects were of seals nothing any more. */

@@ -56,6 +56,10 @@ export const blobKey = (cluster: string, sha256: Uint8Array) => `${cluster}/blob
 
 /** Who rebuilds the cluster from its objects, or has: each restore epoch has one claim. */
 export const claimKey = (cluster: string, epoch: number) => `${claimPrefix(cluster)}${padded(epoch, manifestDigits)}.json`;
+/** A sign of life of who claimed: other bytes each time. */
+export const claimBeatKey = (cluster: string, epoch: number) => `${claimPrefix(cluster)}${padded(epoch, manifestDigits)}.beat`;
+/** Whether the claim counts for ever or for nothing: whoever puts it first decides. */
+export const claimVerdictKey = (cluster: string, epoch: number) => `${claimPrefix(cluster)}${padded(epoch, manifestDigits)}.verdict`;
 export const claimPrefix = (cluster: string) => `${cluster}/claim/e`;
 
 /** Placement's states, numbered in each restore epoch. */
@@ -68,9 +72,9 @@ export interface PlacementNumber {
   readonly number: number;
 }
 
-/** Restore epoch of a claim's key, or undefined. */
+/** Restore epoch of the key of a claim or its verdict, or undefined. */
 export function claimEpoch(key: string): number | undefined {
-  const found = /\/claim\/e(\d{12})\.json$/.exec(key);
+  const found = /\/claim\/e(\d{12})\.(?:json|verdict)$/.exec(key);
   return found === null ? undefined : Number(found[1]);
 }
 

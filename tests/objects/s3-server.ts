@@ -89,6 +89,11 @@ export class S3Server implements AsyncDisposable {
     return `http://127.0.0.1:${this.port}`;
   }
 
+  /** Where versitygw has the bucket: a file for each object, by its key. */
+  get bucketFolder(): string {
+    return join(this.folder, "data", bucket);
+  }
+
   /** Starts the process; resolves when it answers. */
   async up(): Promise<void> {
     const env = { PATH: process.env.PATH ?? "", HOME: this.folder, ...this.env };

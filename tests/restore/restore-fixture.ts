@@ -91,13 +91,17 @@ export const rootOf = (audit: string) => /^root\s+(\w{64})$/m.exec(audit)?.[1];
 /** A cluster, or machines for one, that seal to a folder. */
 export class SealingNodes {
   readonly nodes: Nodes;
+  /** Folder with the objects. */
   readonly objects: string;
+  /** Where they are for the cluster. */
+  readonly url: string;
   readonly project: string;
 
-  constructor(count: number, objects: string) {
+  constructor(count: number, objects: string, url = `file://${objects}`) {
     this.nodes = new Nodes(count);
     this.objects = objects;
-    this.nodes.extra = ["--object-store", `file://${objects}`, ...soon];
+    this.url = url;
+    this.nodes.extra = ["--object-store", url, ...soon];
     this.project = this.nodes.project({ "workflows.ts": workflows, "activities.ts": activityCode });
   }
 
@@ -138,7 +142,7 @@ export class SealingNodes {
     await this.stillness();
     for (const instance of instances) {
       const root = rootOf(await this.nodes.ok(["audit", `default:${instance}`]));
-      const stored = () => this.nodes.run(["audit", `default:${instance}`, "--object-store", `file://${this.objects}`]);
+      const stored = () => this.nodes.run(["audit", `default:${instance}`, "--object-store", this.url]);
       await until(async () => rootOf((await stored()).stdout) === root, { what: `${instance} to be sealed`, withinMs: 60_000 });
     }
   }
@@ -169,6 +173,6 @@ export class SealingNodes {
 
   /** Rebuilds the cluster on the first node. Returns its new id. */
   async restore(server: Server = this.nodes.at(0)): Promise<string> {
-    return (await this.nodes.ok(["cluster", "restore", "--object-store", `file://${this.objects}`], { server })).trim();
+    return (await this.nodes.ok(["cluster", "restore", "--object-store", this.url], { server })).trim();
   }
 }
