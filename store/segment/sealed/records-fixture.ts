@@ -111,9 +111,8 @@ const hex = (prng: Prng, digits: number) => Array.from({ length: digits }, () =>
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
 /** Runs of about 36 events each, many at once, with payloads like those of orders. Events in records as a busy shard has them. */
-export function* busyShard(events: number, seed = 1): Generator<RecordToSeal> {
-  const maker = new RecordMaker();
-  const prng = new Prng(seed);
+export function* busyShard(events: number, maker = new RecordMaker()): Generator<RecordToSeal> {
+  const prng = new Prng(1);
   const core = { issuer: "core" };
   const user = { issuer: "https://login.example.com", subject: "auth0|5f7c8ec7c33c6c004bbafe82", verified: true };
   const open: { name: string; step: number }[] = [];
