@@ -1,10 +1,10 @@
 /**
  * Measures the compiled executable: workloads W1 to W8 on one node, C1 to C7 on clusters of several
- * processes, and what the disk gives in the same run. docs/BENCHMARKS.md says what each figure means.
+ * processes, S1 with object storage, and what the disk gives in the same run. docs/BENCHMARKS.md says what each figure means.
  *
- *     npm run bench -- [--cluster] [--quick] [--json] [--only W1,C2] [--embedded] [--peers] [--runs N]
+ *     npm run bench -- [--cluster | --sealing] [--quick] [--json] [--only W1,C2] [--embedded] [--peers] [--runs N]
  *
- * Left out, `--only` means W1 to W8, and with `--cluster` C1 to C7. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
+ * Left out, `--only` means W1 to W8, with `--cluster` C1 to C7, with `--sealing` S1. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
  * with the worker in the server's process, in turns. `--peers`: other systems too, when installed.
  */
 
@@ -24,6 +24,7 @@ import { type Config, freshFolder } from "./bench/product.ts";
 import { replicatedAck, replicatedThroughput } from "./bench/replication.ts";
 import { restartTime } from "./bench/restart.ts";
 import { Report, type Result } from "./bench/result.ts";
+import { sealingCost } from "./bench/sealing.ts";
 import { tableOf } from "./bench/table.ts";
 import { eventThroughput, runThroughput } from "./bench/throughput.ts";
 import { fullScale, quickScale, type Scale, type Workload } from "./bench/workload.ts";
@@ -48,13 +49,15 @@ const clustered: Readonly<Record<string, Workload>> = {
   C6: failover,
   C7: durableAppend,
 };
-const workloads = { ...alone, ...clustered };
+const storage: Readonly<Record<string, Workload>> = { S1: sealingCost };
+const workloads = { ...alone, ...clustered, ...storage };
 
 function options() {
   const { values } = parseArgs({
     options: {
       quick: { type: "boolean", default: false },
       cluster: { type: "boolean", default: false },
+      sealing: { type: "boolean", default: false },
       json: { type: "boolean", default: false },
       embedded: { type: "boolean", default: false },
       peers: { type: "boolean", default: false },
@@ -62,7 +65,9 @@ function options() {
       runs: { type: "string", default: "1" },
     },
   });
-  const names = values.only?.split(",").map((name) => name.trim().toUpperCase()) ?? Object.keys(values.cluster ? clustered : alone);
+  const names =
+    values.only?.split(",").map((name) => name.trim().toUpperCase()) ??
+    Object.keys(values.sealing ? storage : values.cluster ? clustered : alone);
   const unknown = names.find((name) => !Object.hasOwn(workloads, name));
   if (unknown !== undefined) throw new Error(`Unknown workload ${unknown}. Workloads: ${Object.keys(workloads).join(", ")}`);
   const runs = Number(values.runs);
@@ -105,8 +110,7 @@ async function main(): Promise<number> {
   for (let run = 1; run <= runs; run++) {
     floor(run, scale, sink);
     for (const name of names) {
-      for (const config of Object.hasOwn(clustered, name) ? configs.slice(0, 1) : configs)
-        await measure(name, { config, scale, run }, sink);
+      for (const config of Object.hasOwn(alone, name) ? configs : configs.slice(0, 1)) await measure(name, { config, scale, run }, sink);
     }
     floor(run, scale, sink);
   }

@@ -155,6 +155,12 @@ export const goals: readonly Goal[] = [
   },
   { workload: "W8", metric: "first_resume", title: "kill -9 → first of 1,000 runs back", better: "lower", best: dbos(539) },
   { workload: "W8", metric: "all_resumed", title: "kill -9 → all 1,000 runs back", better: "lower", reach: 500, best: restate(1994) },
+  { workload: "S1", metric: "commit_p50", title: "signal acknowledged, p50", where: { sealing: "off" }, better: "lower" },
+  { workload: "S1", metric: "commit_p50", title: "the same while it seals, p50", where: { sealing: "on" }, better: "lower" },
+  { workload: "S1", metric: "commit_p99", title: "signal acknowledged, p99 of each turn", where: { sealing: "off" }, better: "lower" },
+  { workload: "S1", metric: "commit_p99", title: "the same while it seals, p99 of each turn", where: { sealing: "on" }, better: "lower" },
+  { workload: "S1", metric: "p99_ratio", title: "p99 while it seals, to that without", better: "lower", reach: 1.3 },
+  { workload: "S1", metric: "cpu_of_sealing", title: "CPU of sealing an event", better: "lower", reach: 20 },
 ];
 
 export const isAbout = (goal: Goal, result: Result): boolean =>
