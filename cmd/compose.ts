@@ -57,6 +57,7 @@ export interface NodeFlags {
   readonly peerKey?: string;
   readonly objectStore?: string;
   readonly sealSize?: string;
+  readonly objectGrace?: string;
   readonly sealAge?: string;
   readonly keepSize?: string;
   readonly tailSize?: string;
@@ -151,14 +152,15 @@ function clusterConfig(flags: NodeFlags): Partial<NodeConfig> {
 }
 
 /** What the flags say of object storage. */
-function coldConfig({ objectStore, sealSize, sealAge, keepSize, tailSize }: NodeFlags): Partial<NodeConfig> {
+function coldConfig({ objectStore, sealSize, sealAge, keepSize, tailSize, objectGrace }: NodeFlags): Partial<NodeConfig> {
   const url = objectStore ?? process.env.HOP_OBJECT_STORE;
   const sizes = { "seal-size": sealSize, "seal-age": sealAge, "keep-size": keepSize, "tail-size": tailSize };
-  for (const [name, value] of Object.entries(sizes))
+  for (const [name, value] of Object.entries({ ...sizes, "object-grace": objectGrace }))
     if (value !== undefined && url === undefined) throw new UsageError(`Cannot use --${name} without --object-store: nothing is sealed`);
   if (url === undefined) return {};
   return {
     objectStore: url,
+    ...(objectGrace === undefined ? {} : { objectGraceMs: parseDuration(objectGrace, "--object-grace") }),
     sealing: {
       ...(sealSize === undefined ? {} : { bytesMax: parseSize(sealSize, "--seal-size") }),
       ...(sealAge === undefined ? {} : { ageMsMax: parseDuration(sealAge, "--seal-age") }),

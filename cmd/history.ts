@@ -14,6 +14,7 @@ import {
   decodeActivityScheduled,
   decodeBundleDeployed,
   decodeCancelRequested,
+  decodeHistoryExpired,
   decodeResultAwaited,
   decodeResultReceived,
   decodeResultWaitCancelled,
@@ -38,12 +39,14 @@ import {
   EventKind,
   type Failure,
   fromBytes,
+  type HistoryExpired,
   type Identity,
   type Payload,
 } from "#proto";
 import { formatDuration } from "./duration.ts";
 import { type Kind, kind, words } from "./event-kind.ts";
 import { placementKinds } from "./placement-events.ts";
+import { statusWord } from "./status.ts";
 
 /** Name and meaning of an event. */
 export interface Described {
@@ -70,6 +73,7 @@ const kinds: Record<number, Kind> = {
   [EventKind.runBlocked]: kind("RunBlocked", decodeRunBlocked, (m) => `${m.cause}: ${m.message}`),
   [EventKind.runResumed]: kind("RunResumed", decodeRunResumed, (m) => `on bundle ${shortHash(m.bundle)}`),
   [EventKind.cancelRequested]: kind("CancelRequested", decodeCancelRequested, (m) => m.reason),
+  [EventKind.historyExpired]: kind("HistoryExpired", decodeHistoryExpired, (m) => expiredText(m)),
   [EventKind.activityScheduled]: kind("ActivityScheduled", decodeActivityScheduled, (m) =>
     words(`#${m.op}`, m.name, payloadText(m.input), optionsText(m.options)),
   ),
@@ -110,6 +114,16 @@ const kinds: Record<number, Kind> = {
   ),
   ...placementKinds,
 };
+
+/** What was taken away, and by whose word. */
+export function expiredText({ run, policy, policyVersion, policyIdentity, retentionMs }: HistoryExpired): string {
+  const last = run.at(-1);
+  const runs = words(
+    last !== undefined && `${last.type} ${statusWord(last.status)}, ended at ${timeText(last.closedMs)}`,
+    run.length > 1 && `and ${run.length - 1} runs before it`,
+  );
+  return `${runs}; namespace ${policy} keeps histories ${formatDuration(retentionMs)} (version ${policyVersion}, set by ${whoText(policyIdentity)})`;
+}
 
 /** A run's partition as its address. */
 const runText = (partition: string) => partition.replace(/^run\//, "");

@@ -176,6 +176,7 @@ function coldOptions(command: Command): Command {
     .option("--seal-age <duration>", "or when an event has waited so long (5m when unset)")
     .option("--keep-size <size>", "keep so much of a shard's sealed log on the node, for reads (256MiB when unset)")
     .option("--tail-size <size>", "refuse new work when so much of a shard waits for object storage (1GiB when unset)")
+    .option("--object-grace <duration>", "keep objects that nothing needs any more, expired history too, for so long (24h when unset)")
     .option("--blob-grace <duration>", "keep stored payloads that no history names for so long (24h when unset)");
 }
 
@@ -454,14 +455,14 @@ function entryCommands(root: Command, grammar: Grammar): void {
     const parent = sub(root, of, `see and set ${plural} of the cluster`);
     const leaf = (usage: string, description: string) => sub(parent, usage, description);
     const load = async () => (await import("./command/entry.ts")).entryCommands(of);
-    grammar.handle(
-      clientOptions(
-        leaf("set <name>", `make or change a ${of}; print its new version`)
-          .option("--input <json>", "its value: JSON, @file, or - for standard input")
-          .option("--expect <version>", "refuse unless it has this version now; 0 = unless it does not exist"),
-      ),
-      async () => (await load()).set,
-    );
+    const set = leaf("set <name>", `make or change a ${of}; print its new version`)
+      .option("--input <json>", "its value: JSON, @file, or - for standard input")
+      .option("--expect <version>", "refuse unless it has this version now; 0 = unless it does not exist");
+    if (of === "namespace")
+      set
+        .option("--retention <duration>", "keep histories of ended runs for so long, such as 30d, or forever; the rest of its value stays")
+        .option("--type <type>", "with --retention: of runs of this type alone");
+    grammar.handle(clientOptions(set), async () => (await load()).set);
     grammar.handle(clientOptions(leaf("get <name>", `print a ${of}`)), async () => (await load()).get);
     grammar.handle(
       clientOptions(leaf("list", `list ${plural}, with who changed them`).option("--limit <count>", "at most this many")),

@@ -14,6 +14,7 @@ export function runJson(run: RunSummary) {
     closedAt: run.closedMs === 0 ? null : timeText(run.closedMs),
     bundle: toHex(run.bundle),
     note: run.note,
+    historyExpiredAt: run.expiredMs === 0 ? null : timeText(run.expiredMs),
   };
 }
 
@@ -33,6 +34,7 @@ export function describeJson(reply: DescribeReply, outcome: object | null) {
   return {
     ...(reply.summary === undefined ? {} : runJson(reply.summary)),
     size: reply.size,
+    expiredEvents: reply.expiredEnd,
     root: toHex(reply.root),
     lastHash: toHex(reply.lastHash),
     cancelRequested: reply.cancelRequested,

@@ -39,6 +39,8 @@ export interface NodeConfig {
   readonly peerTls?: PeerTls | undefined;
   /** Where sealed segments go: file:///folder or s3://bucket/prefix?…; left out: nowhere, and the log is kept whole. */
   readonly objectStore?: string | undefined;
+  /** How long objects stay that nobody needs any more, expired history among them; left out: a day. */
+  readonly objectGraceMs?: number;
   /** When the log is sealed, and how much of it is kept. */
   readonly sealing?: Partial<SealPolicy>;
   /** A blob that no event names is kept so long after it was stored or asked for; left out: a day. */
@@ -63,6 +65,8 @@ export const peerPortDefault = 7072;
 const portMax = 65_535;
 const zoneCharsMax = 64;
 const seedsMax = 64;
+/** What is written again must be named within half of it. */
+const objectGraceMsMin = 1000;
 
 const refuse = (why: string) => new HopError("BAD_REQUEST", `Cannot start the node: ${why}`);
 
@@ -82,6 +86,7 @@ export function completeConfig(config: NodeConfig): CompleteConfig {
     objectStore: undefined,
     sealing: {},
     blobGraceMs: 24 * 3600 * 1000,
+    objectGraceMs: 24 * 3600 * 1000,
     logger: noLogger,
     identify: localIdentity,
     onFailed: () => {},
@@ -92,6 +97,10 @@ export function completeConfig(config: NodeConfig): CompleteConfig {
     if (port !== undefined && (!Number.isInteger(port) || port < 0 || port > portMax))
       throw refuse(`${name} is ${port}, want 0–${portMax}`);
   }
+  if (complete.objectGraceMs < objectGraceMsMin)
+    throw refuse(
+      `objects are to stay for ${complete.objectGraceMs} ms, want ${objectGraceMsMin} at least: hours, where somebody reads them`,
+    );
   if (complete.dataDir === "") throw refuse("its data folder has no name");
   checkCluster(complete);
   return complete;

@@ -8,7 +8,7 @@ import type { ClusterView } from "#core/placement";
 import { messageOf } from "#core/raft";
 import { decodeTransferRequest, fromBytes, type Identity, type NodeInfo, type ServerItemInit, type WorkerItem } from "#proto";
 import type { Connection, Open } from "#proto/connection";
-import { SealThread } from "#store";
+import { RunQuery, SealThread } from "#store";
 import { BlobKeeping } from "./cluster/blob-keeping.ts";
 import { ConsistencyCheck } from "./cluster/consistency-check.ts";
 import type { MemberParts } from "./cluster/control.ts";
@@ -41,7 +41,7 @@ import type { NodeColdStore } from "./seal/object-storage.ts";
 import { PlacementUpload } from "./seal/placement-upload.ts";
 import { sealPolicyOf } from "./seal/seal-policy.ts";
 import { type SealingParts, sealerOf } from "./seal/sealing.ts";
-import { type Upkeep, upkeepOf } from "./seal/upkeep.ts";
+import { type Upkeep, upkeepOf, upkeepPaceOf } from "./seal/upkeep.ts";
 import { Calls } from "./service/calls.ts";
 import { ClientService } from "./service/client-service.ts";
 import { addDispatch } from "./service/dispatch-service.ts";
@@ -320,6 +320,7 @@ export class Member {
       note,
       replicas: () => replicas,
       blobs: uploads,
+      statesWanted: new Set(),
       bundles: () => this.keeping.bundles(),
       isReady: () => cold.storage.isProven && claims.mayWrite(),
       isRetired: (shard) => this.placement.view.retired.has(shard),
@@ -329,6 +330,8 @@ export class Member {
     const upkeep = upkeepOf({
       ...parts,
       retired: (shard) => placement.view.retired.get(shard),
+      retention: { namespaces: () => placement.view.entries.get("namespace")?.values() ?? [], runs: new RunQuery(projector.database) },
+      pace: upkeepPaceOf(config.objectGraceMs),
       readThrough: (shard) => asIndex(projector.follows(shard) ? projector.appliedIndex(shard) : Number.MAX_SAFE_INTEGER),
     });
     this.upkeep = upkeep;

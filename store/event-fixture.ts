@@ -3,7 +3,9 @@ import { asIndex, asShardId, asTerm, type Index, type Partition, Prng, type Shar
 import { appendEvent, encodeRaw, PartitionChain } from "#core/merkle";
 import {
   EventKind,
+  type ExpiredRunInit,
   encodeCancelRequested,
+  encodeHistoryExpired,
   encodeRunBlocked,
   encodeRunCompleted,
   encodeRunFailed,
@@ -126,6 +128,11 @@ export const event = {
     partition,
     kind: EventKind.cancelRequested,
     payload: toBytes(encodeCancelRequested, { reason: "changed mind" }),
+  }),
+  expired: (partition: string, ...run: ExpiredRunInit[]): NewEvent => ({
+    partition,
+    kind: EventKind.historyExpired,
+    payload: toBytes(encodeHistoryExpired, { run }),
   }),
   signal: (partition: string, bytes = 10): NewEvent => ({
     partition,

@@ -1,4 +1,5 @@
 /** Looks into encoded records and events without decoding them: most readers want few of their fields. */
+import type { Partition } from "#core/base";
 import { Reader } from "#proto";
 
 const partitionTag = 10;
@@ -32,6 +33,9 @@ export function partitionKey(event: Uint8Array): string {
   if (reader.varint() !== partitionTag) return "";
   return keyOfName(reader.view(event.length));
 }
+
+/** The partition's name. */
+export const eventPartition = (event: Uint8Array) => Buffer.from(partitionKey(event), "latin1").toString() as Partition;
 
 export function keyOfName(name: Uint8Array): string {
   return Buffer.from(name.buffer, name.byteOffset, name.length).toString("latin1");

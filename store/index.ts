@@ -9,6 +9,7 @@ export { CheckpointStore } from "./checkpoint/checkpoint-store.ts";
 export type { Damage } from "./corruption-error.ts";
 export { CorruptionError } from "./corruption-error.ts";
 export type { DerivedOptions } from "./derived-database.ts";
+export { eventKind, eventPartition, eventSeq } from "./event-head.ts";
 export { FolderLock } from "./lock.ts";
 export { auditLog, type LogDamage, type PlacedRecord } from "./log/log-audit.ts";
 export type { LogDisk } from "./log/log-disk.ts";
@@ -77,7 +78,7 @@ export type {
 export { openObjectStore } from "./objects/open-object-store.ts";
 export type { ObjectTiming, RetryPolicy } from "./objects/retry.ts";
 export { S3Backend, type S3Options } from "./objects/s3-backend.ts";
-export { recordsOfSegments, type SegmentToMerge } from "./segment/sealed/merged-records.ts";
+export { isExpired, type Removal, recordsOfSegments, type SegmentToMerge } from "./segment/sealed/merged-records.ts";
 export {
   batchExtent,
   type PackedRecord,
@@ -104,6 +105,6 @@ export type { HistoryRange, SealedTier, SealedWanted, SegmentStore } from "./seg
 export { TieredSegmentStore } from "./segment/tiered-segment-store.ts";
 export type { ProjectorOptions } from "./visibility/projector.ts";
 export { Projector } from "./visibility/projector.ts";
-export { pageTokenOf, RunQuery } from "./visibility/query.ts";
+export { type EndedWanted, pageTokenOf, RunQuery } from "./visibility/query.ts";
 export type { PlacedEvent, RunRebuild } from "./visibility/run-rebuild.ts";
 export type { RunRow, StoredRun } from "./visibility/schema.ts";

@@ -5,9 +5,19 @@
  * Nothing of what a server says about the history is believed: what it says is compared.
  */
 import { bytesEqual, toHex } from "#core/base";
-import { type HistoryFault, HistoryVerifier, historyFaultText, NodeList, type VerifiedHead } from "#core/merkle";
+import {
+  bagPeaks,
+  bitCount,
+  type HistoryFault,
+  HistoryVerifier,
+  hashBytes,
+  historyFaultText,
+  NodeList,
+  peaksOf,
+  type VerifiedHead,
+} from "#core/merkle";
 import { blobsOf } from "#core/run";
-import { CodecError, decodeEvent, type Event, fromBytes } from "#proto";
+import { CodecError, decodeEvent, decodeHistoryExpired, type Event, EventKind, fromBytes, type HistoryExpired } from "#proto";
 import { CommandError, exit, reasonOf } from "../failure.ts";
 import { type Described, describe } from "../history.ts";
 import { hasher, sha256 } from "./hasher.ts";
@@ -55,11 +65,18 @@ export class AuditError extends CommandError {
 /** One history, event by event. */
 export class HistoryAudit {
   readonly partition: string;
-  readonly #verifier: HistoryVerifier;
+  #verifier: HistoryVerifier;
 
   constructor(partition: string) {
     this.partition = partition;
     this.#verifier = new HistoryVerifier(hasher, { partition });
+  }
+
+  /** Begins with the event that is left where those before it expired, which says what they came to. */
+  beginAt(expired: ExpiredRange): void {
+    const { size, peaks, lastHash } = expired;
+    const from = { partition: this.partition, size, peaks, lastHash, root: expired.root, timeMs: 0, logical: 0 };
+    this.#verifier = new HistoryVerifier(hasher, { partition: this.partition, from });
   }
 
   /** Takes the next event by its canonical bytes. Throws `AuditError`. */
@@ -150,26 +167,71 @@ export class BlobAudit {
   }
 }
 
+/** Events that retention took away, by the event that was left. */
+export interface ExpiredRange {
+  readonly size: number;
+  readonly peaks: Uint8Array;
+  readonly lastHash: Uint8Array;
+  readonly root: Uint8Array;
+  readonly timeMs: number;
+  readonly told: HistoryExpired;
+}
+
 export interface AuditedHistory {
   readonly head: VerifiedHead;
-  /** All hashes of the range, for proofs. */
+  /** What is gone; undefined: nothing. */
+  readonly expired: ExpiredRange | undefined;
+  /** All hashes of the range, as far as its events are there, for proofs. */
   readonly nodes: NodeList;
   readonly blobCount: number;
   readonly blobBytes: number;
 }
 
-/** Checks a whole history. `each` is told of each event whose bytes are in place. Throws `AuditError`. */
+/** Checks a whole history, or what retention left of it. `each` is told of each event whose bytes are in place. Throws `AuditError`. */
 export async function auditHistory(source: HistorySource, each: (event: AuditedEvent) => void): Promise<AuditedHistory> {
   const audit = new HistoryAudit(source.partition);
-  const nodes = new NodeList(hasher);
+  let nodes: NodeList | undefined;
+  let expired: ExpiredRange | undefined;
   const blobs = new BlobAudit(source.blob);
   for await (const chunk of source.events()) {
     for (const bytes of chunk) {
+      if (nodes === undefined) {
+        expired = expiredBefore(source.partition, bytes);
+        if (expired !== undefined) audit.beginAt(expired);
+        nodes = new NodeList(hasher, [], expired);
+      }
       const audited = audit.add(bytes);
+      const known = expiryIn(audited.event);
+      if (known !== undefined && !bytesEqual(known.peaks, peaksOf(nodes, nodes.size)))
+        throw new AuditError(`Event ${audited.event.seq} of ${source.partition} does not say what the events before it come to`);
       nodes.append(audited.hash);
       each(audited);
       await blobs.check(audited);
     }
   }
-  return { head: audit.finish(await source.claimed()), nodes, blobCount: blobs.count, blobBytes: blobs.bytes };
+  const head = audit.finish(await source.claimed());
+  return { head, expired, nodes: nodes ?? new NodeList(hasher), blobCount: blobs.count, blobBytes: blobs.bytes };
 }
+
+/** What is gone before a history's first event, if it says so. */
+function expiredBefore(partition: string, bytes: Uint8Array): ExpiredRange | undefined {
+  let event: Event;
+  let told: HistoryExpired | undefined;
+  try {
+    event = fromBytes(decodeEvent, bytes);
+    told = event.seq === 0 ? undefined : expiryIn(event);
+  } catch (error) {
+    // Told as what it is where it is checked.
+    if (error instanceof CodecError) return undefined;
+    throw error;
+  }
+  if (told === undefined) return undefined;
+  const { seq: size, prevHash: lastHash, timeMs } = event;
+  const { peaks } = told;
+  if (peaks.length !== bitCount(size) * hashBytes || lastHash.length !== hashBytes)
+    throw new AuditError(`Event ${size} of ${partition} does not say what the ${size} events before it came to`);
+  return { size, peaks, lastHash, root: bagPeaks(hasher, size, peaks), timeMs, told };
+}
+
+const expiryIn = ({ kind, payload }: Event): HistoryExpired | undefined =>
+  kind === EventKind.historyExpired ? fromBytes(decodeHistoryExpired, payload) : undefined;

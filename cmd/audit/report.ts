@@ -2,12 +2,13 @@
 import { toHex } from "#core/base";
 import type { Check } from "#core/merkle";
 import type { Identity } from "#proto";
-import { timeText, whoText } from "../history.ts";
+import { expiredText, timeText, whoText } from "../history.ts";
 import type { Output } from "../output.ts";
+import { statusWord } from "../status.ts";
 import type { Column } from "../table.ts";
 import { safeJson, visible } from "../terminal.ts";
 import { showChecks } from "./checks.ts";
-import type { AuditedEvent, AuditedHistory } from "./history-audit.ts";
+import type { AuditedEvent, AuditedHistory, ExpiredRange } from "./history-audit.ts";
 
 /** An event without its bytes: a long history is kept whole until it is shown. */
 export interface ShownEvent {
@@ -49,7 +50,8 @@ export function showAudited(output: Output, { partition, history, events, checks
   const root = toHex(head.root);
   if (output.format === "json") {
     const ok = checks.every((check) => check.ok);
-    const summary = { ok, partition, size: head.size, root, lastHash: toHex(head.lastHash), blobs: blobCount, blobBytes };
+    const expired = history.expired === undefined ? null : expiredJson(history.expired);
+    const summary = { ok, partition, expired, size: head.size, root, lastHash: toHex(head.lastHash), blobs: blobCount, blobBytes };
     output.json({ ...summary, checks, events: events.map(eventJson) });
     return;
   }
@@ -57,10 +59,24 @@ export function showAudited(output: Output, { partition, history, events, checks
   if (!output.isForPeople) return;
   const good = output.paint("green", "✓");
   output.line("");
-  output.line(`${good} ${counted(head.size, "event")} of ${visible(partition)}: bytes, chain and Merkle range hold`);
+  const { expired } = history;
+  if (expired !== undefined) {
+    const gone = `the history of ${counted(expired.size, "event")} under root ${toHex(expired.root)} was taken away on ${timeText(expired.timeMs)}`;
+    output.line(`${output.paint("yellow", "!")} ${visible(`${gone}: ${expiredText(expired.told)}`)}`);
+  }
+  output.line(`${good} ${counted(head.size - (expired?.size ?? 0), "event")} of ${visible(partition)}: bytes, chain and Merkle range hold`);
   if (blobCount > 0) output.line(`${good} ${counted(blobCount, "blob")} of ${blobBytes} bytes: the hashes are those that the events name`);
   showChecks(output, checks);
   output.line(`root   ${output.paint("bold", root)}`);
+}
+
+function expiredJson({ size, root, timeMs, told }: ExpiredRange) {
+  const { policy, policyVersion, policyIdentity, retentionMs, run } = told;
+  const runs = run.map(({ generation, type, status, startedMs, closedMs }) => {
+    return { generation, type, status: statusWord(status), startedAt: timeText(startedMs), closedAt: timeText(closedMs) };
+  });
+  const by = { namespace: policy, version: policyVersion, setBy: whoText(policyIdentity), retentionMs };
+  return { events: size, root: toHex(root), at: timeText(timeMs), policy: by, runs };
 }
 
 /** A table, a line of JSON each, or the hashes; nothing for `json`, which is one value. */

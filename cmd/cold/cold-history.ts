@@ -3,7 +3,8 @@
  * indexes, and the rest by going back from record to record, also into the logs of other shards.
  */
 import { asSeq, HopError, type RunId, runPartition, toHex } from "#core/base";
-import { blobKey, ObjectTier, type SealedHistory, segmentReader } from "#store";
+import { decodeEvent, EventKind, fromBytes } from "#proto";
+import { blobKey, eventSeq, ObjectTier, type SealedHistory, segmentReader } from "#store";
 import { AuditError, type HistorySource } from "../audit/history-audit.ts";
 import { CommandError, exit } from "../failure.ts";
 import type { ColdPlace } from "./cold-place.ts";
@@ -27,14 +28,52 @@ async function* eventsOf(place: ColdPlace, run: RunId): AsyncGenerator<Uint8Arra
   const pieces = [await lastPiece(place, run)];
   const tier = new ObjectTier(place.objects, place.manifests);
   for (let first = pieces[0] as SealedHistory; first.previous !== undefined; first = pieces[0] as SealedHistory) {
-    const before = await tier.history({ partition: runPartition(run), place: first.previous, firstSeq: asSeq(0), endSeq: first.firstSeq });
-    if (before === undefined)
-      throw new AuditError(
-        `Event ${first.firstSeq - 1} of ${runPartition(run)} is not sealed, though event ${first.firstSeq} is: no manifest has record ${first.previous.index} of shard ${first.previous.shard}`,
-      );
+    const before = await pieceBefore(tier, run, first);
+    if (before instanceof Error) {
+      // Retention removes events once the one that says so is sealed.
+      const begin = await lastExpiry(pieces);
+      if (begin === undefined) throw before;
+      yield* from(pieces, begin);
+      return;
+    }
     pieces.unshift(before);
   }
   for (const piece of pieces) yield* piece.events();
+}
+
+async function pieceBefore(tier: ObjectTier, run: RunId, { previous, firstSeq }: SealedHistory): Promise<SealedHistory | Error> {
+  const place = previous as NonNullable<typeof previous>;
+  try {
+    const before = await tier.history({ partition: runPartition(run), place, firstSeq: asSeq(0), endSeq: firstSeq });
+    return (
+      before ??
+      new AuditError(
+        `Event ${firstSeq - 1} of ${runPartition(run)} is not sealed, though event ${firstSeq} is: no manifest has record ${place.index} of shard ${place.shard}`,
+      )
+    );
+  } catch (error) {
+    if (error instanceof HopError && error.reason === "HASH_MISMATCH") return error;
+    throw error;
+  }
+}
+
+/** Seq of the last event that says that those before it expired. */
+async function lastExpiry(pieces: readonly SealedHistory[]): Promise<number | undefined> {
+  for (const piece of pieces.toReversed()) {
+    let found: number | undefined;
+    for await (const events of piece.events())
+      for (const event of events) if (fromBytes(decodeEvent, event).kind === EventKind.historyExpired) found = eventSeq(event);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+async function* from(pieces: readonly SealedHistory[], begin: number): AsyncGenerator<Uint8Array[]> {
+  for (const piece of pieces)
+    for await (const events of piece.events()) {
+      const wanted = events.filter((event) => eventSeq(event) >= begin);
+      if (wanted.length > 0) yield wanted;
+    }
 }
 
 /** What the newest segment with the run has of it. Shards that it has left have older events of it. */

@@ -50,7 +50,7 @@ const eventsView = (source: string, condition: string) => `
     term
   FROM ${source} WHERE ${condition}`;
 
-const { runStarted, runCompleted, runFailed, runCancelled, runTerminated, runTimedOut, runBlocked, runResumed } = EventKind;
+const { historyExpired, runStarted, runCompleted, runFailed, runCancelled, runTerminated, runTimedOut, runBlocked, runResumed } = EventKind;
 
 /** The status of a run behind an event of the kind. */
 const statuses: readonly (readonly [number, number])[] = [
@@ -68,8 +68,17 @@ const ends = [runCompleted, runFailed, runCancelled, runTerminated, runTimedOut]
 const statusCases = statuses.map(([kind, status]) => `WHEN ${kind} THEN ${sqlText(statusWord(status))}`).join(" ");
 const ofStart = (what: string) => `any_value(${what}) FILTER (kind_number = ${runStarted})`;
 
+const statusNames = Object.values(RunStatus)
+  .map((status) => `WHEN ${status} THEN ${sqlText(statusWord(status))}`)
+  .join(" ");
+const timeOf = (field: string) => `make_timestamp((ended->>'$.${field}')::BIGINT * 1000)`;
+
+/** Of histories that expired there is what the event says that took their place. */
 const runsView = `
-  CREATE VIEW runs AS SELECT
+  CREATE VIEW runs AS WITH
+  gone AS (SELECT run, max(seq) AS through FROM events WHERE kind_number = ${historyExpired} GROUP BY run),
+  told AS (SELECT run, namespace, instance, time AS expired, unnest(json_extract(data, '$.run[*]')) AS ended FROM events WHERE kind_number = ${historyExpired})
+  SELECT
     run, namespace, instance,
     ${ofStart("(data->>'$.generation')::BIGINT")} AS generation,
     ${ofStart("data->>'$.type'")} AS type,
@@ -79,9 +88,14 @@ const runsView = `
     ${ofStart("data->'$.input'")} AS input,
     any_value(data->'$.result') FILTER (kind_number = ${runCompleted}) AS result,
     any_value(data->'$.failure') FILTER (kind_number = ${runFailed}) AS failure,
-    ${ofStart("identity_subject")} AS started_by
+    ${ofStart("identity_subject")} AS started_by,
+    NULL::TIMESTAMP AS expired
   FROM (
     SELECT *, count(*) FILTER (kind_number = ${runStarted}) OVER (PARTITION BY run ORDER BY seq) AS life
-    FROM events WHERE kind_number IN (${steps}) AND run IS NOT NULL
+    FROM events LEFT JOIN gone USING (run) WHERE kind_number IN (${steps}) AND run IS NOT NULL AND seq > coalesce(through, -1)
   )
-  GROUP BY run, namespace, instance, life`;
+  GROUP BY run, namespace, instance, life
+  UNION ALL SELECT
+    run, namespace, instance, (ended->>'$.generation')::BIGINT, ended->>'$.type', CASE (ended->>'$.status')::BIGINT ${statusNames} END,
+    ${timeOf("startedMs")}, ${timeOf("closedMs")}, NULL, NULL, NULL, NULL, expired
+  FROM told`;

@@ -15,7 +15,7 @@ import { coldSource } from "../cold/cold-history.ts";
 import { type ColdOptions, ColdPlace } from "../cold/cold-place.ts";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, parseCount, runId } from "../context.ts";
-import { type ExitCode, exit, UsageError } from "../failure.ts";
+import { CommandError, type ExitCode, exit, UsageError } from "../failure.ts";
 import type { Output } from "../output.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
@@ -77,12 +77,19 @@ async function auditRun(context: Context, options: AuditOptions, source: History
   const seq = parseCount(options.seq, "seq", { min: 0, max: Number.MAX_SAFE_INTEGER });
   const audited = await auditedRun(output, source, seq);
   const { history } = audited;
-  const checks = saved === undefined ? [] : historyChecks(saved, { partition: source.partition, nodes: history.nodes }, hasher);
+  const checks =
+    saved === undefined
+      ? []
+      : historyChecks(saved, { partition: source.partition, nodes: history.nodes, firstSeq: history.nodes.firstSeq }, hasher);
   const holds = checks.length === 0 || isVerified(checks);
   if (holds) await writeFiles(output, options, audited);
   showAudited(output, { partition: source.partition, history, events: audited.events, checks });
   if (holds) return exit.ok;
   const bad = checks.find((check) => !check.ok);
+  if (saved !== undefined && saved.partition === source.partition && saved.size < history.nodes.firstSeq)
+    throw new CommandError(exit.failed, `The history of ${source.partition} can't be compared with ${options.root}: ${bad?.detail}`, {
+      next: "compare with a root that was saved when the run had ended, or later",
+    });
   throw new AuditError(`The history of ${source.partition} is not the one whose root was kept in ${options.root}: ${bad?.detail}`);
 }
 
@@ -117,7 +124,12 @@ async function auditedRun(output: Output, source: HistorySource, seq: number | u
 async function writeFiles(output: Output, options: AuditOptions, { partition, history, chosen }: Audited): Promise<void> {
   const { size, peaks, root } = history.head;
   if (options.proof !== undefined) {
-    if (chosen === undefined) throw new UsageError(`Cannot prove event ${options.seq}: the history has events 0 to ${size - 1}`);
+    if (chosen === undefined) {
+      const there = `the history has events ${history.nodes.firstSeq} to ${size - 1}`;
+      throw new UsageError(
+        `Cannot prove event ${options.seq}: ${there}${history.expired === undefined ? "" : "; retention took those before away"}`,
+      );
+    }
     const { seq } = chosen.event;
     const proof = inclusionProof(history.nodes, { seq, size });
     if ("reject" in proof) throw new UsageError(proof.message);

@@ -30,9 +30,9 @@ export async function backupVerify({ output }: Context, options: BackupVerifyOpt
   if (output.format === "ids") output.line(figures.cluster);
   else if (!output.isForPeople) output.json({ ok, ...figures, faults: output.format === "json" ? faults : faults.length });
   else {
-    const { cluster, shards, manifests, segments, events, histories, blobs, bytes } = figures;
+    const { cluster, shards, manifests, segments, events, histories, blobs, bytes, expired } = figures;
     output.line(
-      `${cluster}: ${shards} shards, ${manifests} manifests, ${segments} segments, ${events} events of ${histories} histories, ${blobs} blobs, ${bytesText(bytes)}`,
+      `${cluster}: ${shards} shards, ${manifests} manifests, ${segments} segments, ${events} events of ${histories} histories, ${expired} of them expired, ${blobs} blobs, ${bytesText(bytes)}`,
     );
     if (ok) output.say(output.paintErr("green", "All of it is there and is what was uploaded"));
     else

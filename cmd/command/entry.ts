@@ -10,12 +10,16 @@ import { allPages } from "../pages.ts";
 import { showPayload } from "../remote.ts";
 import { payloadJson } from "../shapes.ts";
 import { type PageOptions, rowsMax } from "./cluster.ts";
+import { retentionChange, withRetention } from "./namespace-retention.ts";
 
 export type EntryClass = "namespace" | "policy";
 
 export interface SetOptions extends GlobalOptions {
   readonly input?: string;
   readonly expect?: string;
+  /** Of namespaces. */
+  readonly retention?: string;
+  readonly type?: string;
 }
 
 /** Commands of one class of entries. */
@@ -34,12 +38,20 @@ interface Named {
 
 async function set(context: Context, options: SetOptions, named: Named): Promise<ExitCode> {
   const expected = parseCount(options.expect, "expect", { min: 0, max: Number.MAX_SAFE_INTEGER });
-  const value = await readInput(options.input);
-  if (value === undefined) throw new UsageError(`Cannot set ${named.class} ${JSON.stringify(named.name)}: want its value as --input`);
+  const input = await readInput(options.input);
+  const change = retentionChange(options);
+  if ((input === undefined) === (change === undefined)) {
+    const want = named.class === "namespace" ? "want its value as --input, or --retention" : "want its value as --input";
+    throw new UsageError(`Cannot set ${named.class} ${JSON.stringify(named.name)}: ${want}`);
+  }
   return withRemote(context, options, async ({ cluster }) => {
-    const checked = expected === undefined ? {} : { expectedVersion: expected, checked: true };
+    const { value, version: known } = change === undefined ? { value: input } : await withRetention(cluster, named.name, change);
+    const wanted = expected ?? known;
+    const checked = wanted === undefined ? {} : { expectedVersion: wanted, checked: true };
     const version = await cluster.setEntry({ ...named, ...checked, value });
     const { output } = context;
+    if (change?.retentionMs !== undefined && output.isForPeople)
+      output.say("histories go where they are sealed: on clusters whose nodes have --object-store");
     if (output.format === "ids") output.line(named.name);
     else if (output.isForPeople) output.line(String(version));
     else output.json({ ...named, version });

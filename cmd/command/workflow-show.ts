@@ -68,7 +68,8 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, known: Know
   if (run.closedMs > 0) field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
   if (reply.deadlineAtMs > 0) field("deadline", timeText(reply.deadlineAtMs));
   field("bundle", shortHash(run.bundle));
-  field("history", `${reply.size} events, root ${toHex(reply.root)}`);
+  const gone = reply.expiredEnd === 0 ? "" : `; retention took the first ${reply.expiredEnd} away, see \`hop audit\``;
+  field("history", `${reply.size} events, root ${toHex(reply.root)}${gone}`);
   if (result !== undefined) field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
   else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) field("outcome", outcomeText(reply.outcome));
   if (lacksWorker) field("waits for", "a worker: none that runs workflows is connected");

@@ -21,6 +21,7 @@ export const reasons = {
   SHARD_BUSY: "Another change of the shard is under way",
   ALREADY_MEMBER: "The node belongs to a cluster",
   RUN_CLOSED: "The run has ended",
+  HISTORY_EXPIRED: "Retention took the run's history away",
   RUN_BLOCKED: "The run is stopped at a fault of its code and waits for a retry",
   PAYLOAD_TOO_LARGE: "A payload is above the limit",
   FENCED: "A newer delivery holds the task",

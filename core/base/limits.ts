@@ -61,6 +61,10 @@ export const limits = {
   dedupRetentionMs: 3600 * 1000,
   /** Clocks of two nodes of a cluster are at most so far apart. */
   clockSkewMsMax: 600_000,
+  /** Of a run's note, where one line of it is shown. */
+  noteCharsMax: 300,
+  /** Runs that one event of expiry names, and histories that expire with one record. */
+  expiredRunsMax: 256,
   retryIntervalMsMax: 24 * 3600 * 1000,
   /** Sleeping longer than this is kept in the checkpoint store, not in memory. */
   timerHorizonMs: 60_000,

@@ -4,7 +4,7 @@ export { appendEvent, encodeRaw, followEvent, PartitionChain } from "./chain.ts"
 export type { ExpectedHead, HistoryFault, HistoryOptions, HistoryRule, HistoryVerdict, VerifiedHead } from "./history.ts";
 export { HistoryVerifier, historyFaultText, verifyHistory } from "./history.ts";
 export { heightAt, leafCount, leafPosition, Mmr, pathPositions, peakPositions } from "./mmr.ts";
-export type { NodeReader } from "./proof.ts";
+export type { KnownRange, NodeReader } from "./proof.ts";
 export { consistencyProof, inclusionProof, NodeList, peaksOf, rootOf } from "./proof.ts";
 export type { ProofFile } from "./proof-file.ts";
 export { parseProofFile, proofFileText, verifyProofFile } from "./proof-file.ts";

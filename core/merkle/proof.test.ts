@@ -10,6 +10,7 @@ import {
   nodeCount,
   pathPositions,
   peakPositions,
+  peaksOf,
   rootOf,
   verifyConsistency,
   verifyInclusion,
@@ -93,4 +94,18 @@ test("a proof is unchanged by what the range takes in later", () => {
   for (let i = 0; i < 200; i++) growing.append(valueAt(i % 39));
   expect(kept).toEqual(before);
   expect(inclusionProof(growing, { seq: 1, size: 3 })).toEqual(before);
+});
+
+test("NodeList behind a known range reads what the whole one reads, from the range's size on", () => {
+  const leaf = (seq: number) => valueAt(leafPosition(seq));
+  for (let size = 0; size <= 21; size++) {
+    const rest = Array.from({ length: 21 - size }, (_, i) => leaf(size + i));
+    const behind = new NodeList(bunHasher, rest, { size, peaks: peaksOf(list, size) });
+    expect([behind.size, behind.firstSeq]).toEqual([21, size]);
+    for (let at = size; at <= 21; at++) expect(rootOf(behind, at, bunHasher)).toEqual(rootOf(list, at, bunHasher));
+    for (let seq = size; seq < 21; seq++)
+      expect(inclusionProof(behind, { seq, size: 21 })).toEqual(inclusionProof(list, { seq, size: 21 }));
+    expect(consistencyProof(behind, { fromSize: size, toSize: 21 })).toEqual(consistencyProof(list, { fromSize: size, toSize: 21 }));
+    if (size > 2) expect(() => inclusionProof(behind, { seq: 0, size: 21 })).toThrow(/is below the peaks/);
+  }
 });

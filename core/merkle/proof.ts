@@ -16,14 +16,31 @@ export interface NodeReader {
   node(position: number): Uint8Array;
 }
 
-/** A whole range in memory, 64 bytes a leaf, from the hashes of its leaves. */
+/** A range of which only the peaks are known: who goes on from there needs no other node of it. */
+export interface KnownRange {
+  readonly size: number;
+  /** 32 bytes each, left to right. */
+  readonly peaks: Uint8Array;
+}
+
+/** A range in memory, 64 bytes a leaf, from the hashes of its leaves: of all of them, or of those behind a known range. */
 export class NodeList implements NodeReader {
   size = 0;
+  /** Leaves below it are under the peaks of a known range: sizes from there on can be read. */
+  readonly firstSeq: number;
   private readonly hasher: Hasher;
   private nodes = new Uint8Array(64 * hashBytes);
+  /** Nodes below this position are known by the peaks alone. */
+  private readonly first: number;
+  private readonly peaks = new Map<number, Uint8Array>();
 
-  constructor(hasher: Hasher, leaves: Iterable<Uint8Array> = []) {
+  constructor(hasher: Hasher, leaves: Iterable<Uint8Array> = [], after: KnownRange = { size: 0, peaks: new Uint8Array(0) }) {
     this.hasher = hasher;
+    this.firstSeq = after.size;
+    this.size = after.size;
+    this.first = nodeCount(after.size);
+    for (const [i, position] of peakPositions(after.size).entries())
+      this.peaks.set(position, after.peaks.slice(i * hashBytes, (i + 1) * hashBytes));
     for (const leaf of leaves) this.append(leaf);
   }
 
@@ -31,18 +48,23 @@ export class NodeList implements NodeReader {
     assert(leaf.length === hashBytes, "a leaf has 32 bytes");
     const first = nodeCount(this.size);
     const end = nodeCount(this.size + 1);
-    this.reserve(end);
-    this.nodes.set(leaf, first * hashBytes);
+    this.reserve(end - this.first);
+    this.node(first).set(leaf);
     for (let position = first + 1; position < end; position++) {
-      const left = position - 2 ** heightAt(position);
-      const out = this.node(position);
-      hashNode(this.hasher, position, this.nodes, left * hashBytes, this.nodes, (position - 1) * hashBytes, out);
+      const left = this.node(position - 2 ** heightAt(position));
+      hashNode(this.hasher, position, left, 0, this.node(position - 1), 0, this.node(position));
     }
     this.size++;
   }
 
   node(position: number): Uint8Array {
-    return this.nodes.subarray(position * hashBytes, (position + 1) * hashBytes);
+    if (position < this.first) {
+      const peak = this.peaks.get(position);
+      assert(peak !== undefined, `node ${position} is below the peaks of ${this.firstSeq} leaves`);
+      return peak;
+    }
+    const at = (position - this.first) * hashBytes;
+    return this.nodes.subarray(at, at + hashBytes);
   }
 
   private reserve(nodes: number): void {

@@ -66,12 +66,19 @@ export function parseRange(fields: Fields, want: string): SavedRoot | Problem {
 export interface LaterHistory {
   readonly partition: string;
   readonly nodes: NodeReader;
+  /** Events below expired: of shorter ranges nothing is known. Left out: none did. */
+  readonly firstSeq?: number;
 }
 
 /** Whether `later` extends what the root was saved of. */
 export function historyChecks(saved: SavedRoot, later: LaterHistory, hasher: Hasher): Check[] {
   const checks = placeChecks(saved, { partition: later.partition, size: later.nodes.size });
   if (!isVerified(checks)) return checks;
+  const { firstSeq = 0 } = later;
+  if (saved.size < firstSeq) {
+    const detail = `the root was saved at ${saved.size} events, and of the first ${firstSeq} only the root of all is left: nothing can be said of it`;
+    return [...checks, { name: "saved-consistency", ok: false, detail }];
+  }
   const own = rootOf(later.nodes, saved.size, hasher);
   const ok = bytesEqual(own, saved.root);
   const found = `the first ${saved.size} events have the root ${toHex(own)}`;

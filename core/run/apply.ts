@@ -73,6 +73,9 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       // It is told everything again.
       run.deliveredSeq = run.firstSeq;
       break;
+    case Kind.historyExpired:
+      run.expiredEnd = at.seq;
+      break;
     default:
       cancelWaits(run);
       applyClosed(run, event, at.timeMs);

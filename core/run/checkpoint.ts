@@ -31,6 +31,7 @@ export function saveRun(run: Run): RunStateInit {
     ...saveMessages(run),
     deliveredSeq: run.deliveredSeq,
     deliverableEnd: run.deliverableEnd,
+    expiredEnd: run.expiredEnd,
   };
 }
 
@@ -90,5 +91,6 @@ export function loadRun(run: RunId, saved: RunState): Run {
     ...loadMessages(saved),
     deliveredSeq: saved.deliveredSeq,
     deliverableEnd: saved.deliverableEnd,
+    expiredEnd: saved.expiredEnd,
   });
 }

@@ -12,6 +12,7 @@ import {
   decodeActivityRetried,
   decodeActivityScheduled,
   decodeCancelRequested,
+  decodeHistoryExpired,
   decodeResultAwaited,
   decodeResultReceived,
   decodeResultWaitCancelled,
@@ -39,6 +40,7 @@ import {
   encodeActivityRetried,
   encodeActivityScheduled,
   encodeCancelRequested,
+  encodeHistoryExpired,
   encodeResultAwaited,
   encodeResultReceived,
   encodeResultWaitCancelled,
@@ -60,6 +62,7 @@ import {
   encodeTimerFired,
   encodeTimerStarted,
   fromBytes,
+  type HistoryExpired,
   type ResultAwaited,
   type ResultReceived,
   type ResultWaitCancelled,
@@ -93,6 +96,7 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.runBlocked; readonly body: RunBlocked }
   | { readonly kind: typeof EventKind.runResumed; readonly body: RunResumed }
   | { readonly kind: typeof EventKind.cancelRequested; readonly body: CancelRequested }
+  | { readonly kind: typeof EventKind.historyExpired; readonly body: HistoryExpired }
   | { readonly kind: typeof EventKind.activityScheduled; readonly body: ActivityScheduled }
   | { readonly kind: typeof EventKind.activityCompleted; readonly body: ActivityCompleted }
   | { readonly kind: typeof EventKind.activityFailed; readonly body: ActivityFailed }
@@ -132,6 +136,8 @@ export function encodeBody(w: Writer, e: RunEvent): void {
       return encodeRunResumed(w, e.body);
     case EventKind.cancelRequested:
       return encodeCancelRequested(w, e.body);
+    case EventKind.historyExpired:
+      return encodeHistoryExpired(w, e.body);
     case EventKind.activityScheduled:
       return encodeActivityScheduled(w, e.body);
     case EventKind.activityCompleted:
@@ -179,6 +185,7 @@ const decoders = {
   [EventKind.runBlocked]: decodeRunBlocked,
   [EventKind.runResumed]: decodeRunResumed,
   [EventKind.cancelRequested]: decodeCancelRequested,
+  [EventKind.historyExpired]: decodeHistoryExpired,
   [EventKind.activityScheduled]: decodeActivityScheduled,
   [EventKind.activityCompleted]: decodeActivityCompleted,
   [EventKind.activityFailed]: decodeActivityFailed,

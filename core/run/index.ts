@@ -6,6 +6,7 @@ export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideCancel, decideResume, decideTerminate, isTerminal, outcomeOf, refuseUnlessLive } from "./close.ts";
 export { acquaintances, type Difference, differenceOf } from "./difference.ts";
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
+export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
 export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";

@@ -83,6 +83,8 @@ export interface Run {
   deliveredSeq: number;
   /** One above the sequence of the last event that is for the guest. */
   deliverableEnd: number;
+  /** Events below this sequence expired: the one of it says so. 0 = none did. */
+  expiredEnd: number;
 }
 
 /** A run before its first event. */
@@ -117,6 +119,7 @@ export function emptyRun(run: RunId): Run {
     owed: new Map(),
     deliveredSeq: 0,
     deliverableEnd: 0,
+    expiredEnd: 0,
   };
 }
 

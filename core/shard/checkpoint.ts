@@ -6,7 +6,7 @@
  * shard's low-water mark is the index below which every run is saved. Recovery starts above the
  * mark and skips, for each run, what its saved state has.
  */
-import { asIndex, assert, InvariantError, inRange, type Key, noBytes, type Partition } from "#core/base";
+import { asIndex, assert, bytesEqual, InvariantError, inRange, type Key, noBytes, type Partition } from "#core/base";
 import { followEvent } from "#core/merkle";
 import { applyEvent, attentionMs, decodeBody, isLive, isSettled, saveRun } from "#core/run";
 import {
@@ -193,9 +193,14 @@ function recoverEvent(ctx: ShardContext, index: number, bytes: Uint8Array): Live
   }
   const live = ctx.findOrCreate(partition);
   if (event.seq < live.chain.size) return undefined;
+  const peaks = event.kind === EventKind.historyExpired ? live.chain.head().peaks : noBytes;
   const fault = followEvent(live.chain, { bytes, event, index: asIndex(index) }, ctx.options.hasher);
   if (fault !== undefined) throw new InvariantError(`${fault.message} (log index ${index})`);
   const decoded = decodeBody(event.kind, event.payload);
+  if (decoded?.kind === EventKind.historyExpired) {
+    const isOfRange = bytesEqual(decoded.body.peaks, peaks);
+    assert(isOfRange, `event ${event.seq} of ${partition} has the peaks of all before it (log index ${index})`);
+  }
   if (decoded !== undefined) {
     const isKeyed = decoded.kind === EventKind.runStarted && decoded.body.idempotencyKey !== "";
     const hash = isKeyed ? ctx.inputHash(decoded.body.type, decoded.body.input) : noBytes;

@@ -18,6 +18,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
       closedMs: run.closedMs,
       bundle: run.bundle,
       note: run.note,
+      expiredMs: 0,
     },
     size: head.size,
     lastHash: head.lastHash,
@@ -27,6 +28,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     outcome: isClosed(run) ? outcomeOf(run) : undefined,
     cancelRequested: run.cancelRequested,
     deadlineAtMs: run.deadlineAtMs,
+    expiredEnd: run.expiredEnd,
   };
 }
 

@@ -1,6 +1,6 @@
 /** Reading a run's state where its code runs. Nothing is appended. */
 import type { SessionId } from "#core/base";
-import { isClosed } from "#core/run";
+import { expiredText, isClosed } from "#core/run";
 import { type QueryAnswer, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { rebuildForQuery, unseat } from "./delivery.ts";
@@ -13,6 +13,10 @@ const triesMax = 3;
 export function askQuery(ctx: ShardContext, live: LiveRun, query: WaitingQuery): void {
   if (live.run.status === RunStatus.blocked) {
     return refuse(ctx, live, query, "RUN_BLOCKED", `Cannot query ${live.id}: it is blocked: ${live.run.note}`);
+  }
+  // Its code is run again over its history, which is gone.
+  if (live.run.expiredEnd > live.run.firstSeq) {
+    return refuse(ctx, live, query, "HISTORY_EXPIRED", `Cannot query ${live.id}: ${expiredText(live.run)}`);
   }
   live.queries.push(query);
   pumpQueries(ctx, live);
@@ -88,7 +92,7 @@ export function refuseQueries(ctx: ShardContext, live: LiveRun, reject: Refused,
   live.queries = [];
 }
 
-type Refused = "RUN_BLOCKED" | "STORE_UNAVAILABLE" | "QUERY_FAILED";
+type Refused = "RUN_BLOCKED" | "HISTORY_EXPIRED" | "STORE_UNAVAILABLE" | "QUERY_FAILED";
 
 function refuse(ctx: ShardContext, live: LiveRun, query: WaitingQuery, reject: Refused, message: string): void {
   const reply = { kind: "rejected", rejection: { reject, message } } as const;

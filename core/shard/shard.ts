@@ -18,6 +18,7 @@ import { onCommand, onRequestGone } from "./commands.ts";
 import { type AppliedChange, ShardContext, type ShardOptions } from "./context.ts";
 import { pump } from "./delivery.ts";
 import { describe } from "./describe.ts";
+import { type DueHistory, expire } from "./expiry.ts";
 import type { Header } from "./header.ts";
 import { onEnvelope } from "./inbox.ts";
 import type { Input } from "./input.ts";
@@ -40,6 +41,15 @@ export interface ShardFigures {
   /** Runs whose state is to be saved, those that left among them. */
   readonly dirtyRuns: number;
   readonly timers: number;
+}
+
+/** Events [firstSeq, size) of a partition are there, the last one in a record of a shard's log. */
+export interface HistoryEnd {
+  readonly firstSeq: number;
+  readonly size: number;
+  readonly lastIndex: number;
+  readonly lastShard: ShardId;
+  readonly closed: boolean;
 }
 
 /** Messages of a partition of one shard to one of another. */
@@ -170,6 +180,11 @@ export class ShardMachine {
     return seal(this.ctx, sealed, nowMs);
   }
 
+  /** Takes histories away whose time is over; those that may not go yet are left. */
+  expire(due: readonly DueHistory[], nowMs: number): Effect[] | Rejection {
+    return expire(this.ctx, due, nowMs);
+  }
+
   /** What the left neighbour is to `absorb` of this frozen shard. */
   absorption(): ShardAbsorbed {
     const { header, options, clock } = this.ctx;
@@ -242,11 +257,13 @@ export class ShardMachine {
     return live === undefined ? undefined : describe(this.ctx, live, this.ctx.options.hasher);
   }
 
-  /** Where the run's history lies: [firstSeq of its partition, size) and the last record's index. */
-  historyEnd(partition: Partition): { size: number; lastIndex: number; lastShard: ShardId; closed: boolean } | undefined {
+  /** Where the partition's history lies. */
+  historyEnd(partition: Partition): HistoryEnd | undefined {
     const live = this.ctx.find(partition);
     if (live === undefined) return undefined;
-    return { size: live.chain.size, lastIndex: live.chain.lastIndex, lastShard: this.ctx.shardOfLast(live), closed: live.run.closedMs > 0 };
+    const { chain, run } = live;
+    const { size, lastIndex } = chain;
+    return { firstSeq: run.expiredEnd, size, lastIndex, lastShard: this.ctx.shardOfLast(live), closed: run.closedMs > 0 };
   }
 
   /** Highest time in the log: the shell's clock starts above it. */

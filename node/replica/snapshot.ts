@@ -313,8 +313,9 @@ function recordIn({ index, term, kind, body }: ArchivedRecord) {
 
 function runOut(row: StoredRun): IndexedRun {
   const { key, run, generation, type, status, bundle, note } = row;
-  const { started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex } = row;
-  return { key, run, generation, type, status, startedMs, closedMs, bundle, note, cancelRequested: requested !== 0, lastIndex };
+  const { started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, expired_ms: expiredMs } = row;
+  const times = { startedMs, closedMs, expiredMs };
+  return { key, run, generation, type, status, ...times, bundle, note, cancelRequested: requested !== 0, lastIndex };
 }
 
 function runIn(row: IndexedRun): StoredRun {
@@ -333,6 +334,7 @@ function runIn(row: IndexedRun): StoredRun {
     note: row.note,
     cancel_requested: row.cancelRequested ? 1 : 0,
     last_index: row.lastIndex,
+    expired_ms: row.expiredMs,
   };
 }
 

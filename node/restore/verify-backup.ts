@@ -7,10 +7,11 @@
  */
 import { bytesEqual, fromHex, type Hasher, HopError, type ShardId, toHex } from "#core/base";
 import { uploadedPlacement } from "#core/placement";
-import { encodePlacementStates, toBytes } from "#proto";
+import { EventKind, encodePlacementStates, toBytes } from "#proto";
 import {
   auditSealed,
   blobKey,
+  eventKind,
   inMemory,
   type Manifest,
   ManifestLog,
@@ -52,6 +53,8 @@ export interface BackupFigures {
   readonly segments: number;
   readonly events: number;
   readonly histories: number;
+  /** Histories of which retention took events away, or may. */
+  readonly expired: number;
   readonly blobs: number;
   readonly bytes: number;
   readonly faults: number;
@@ -97,8 +100,10 @@ export async function verifyBackup(parts: BackupParts): Promise<BackupFigures> {
 class Verify {
   private readonly parts: BackupParts;
   private readonly manifests: ManifestLog;
-  private readonly counts = { shards: 0, manifests: 0, segments: 0, events: 0, histories: 0, blobs: 0, bytes: 0, faults: 0 };
+  private readonly counts = { shards: 0, manifests: 0, segments: 0, events: 0, histories: 0, blobs: 0, bytes: 0, faults: 0, expired: 0 };
   private readonly histories = new Map<string, Part[]>();
+  /** By partition, seq of the last event that says that those before it expired. */
+  private readonly expired = new Map<string, number>();
   private readonly blobs = new Set<string>();
 
   constructor(parts: BackupParts) {
@@ -217,6 +222,7 @@ class Verify {
       for (const { partition, seq, hash, event } of group) {
         this.counts.events++;
         noteOfEvent(event, this.blobs);
+        if (eventKind(event) === EventKind.historyExpired) this.expired.set(partition, Math.max(seq, this.expired.get(partition) ?? 0));
         const prevHash = prevHashes.get(`${partition}\n${seq}`);
         if (at?.partition === partition && at.part.endSeq === seq && prevHash === undefined) {
           at.part = { ...at.part, endSeq: seq + 1, lastHash: hash.slice() };
@@ -228,13 +234,20 @@ class Verify {
     end();
   }
 
-  /** Histories over all segments: from event 0 on, each part behind the one before. */
+  /** Histories over all segments: from event 0 on, each part behind the one before; what expired may be gone. */
   private chains(): void {
     this.counts.histories = this.histories.size;
+    this.counts.expired = this.expired.size;
     for (const [partition, parts] of this.histories) {
+      const end = this.expired.get(partition) ?? 0;
       let before: End | undefined;
       for (const { firstSeq, endSeq, prevHash, lastHash, key } of parts.sort((a, b) => a.firstSeq - b.firstSeq)) {
         const want = before?.seq ?? 0;
+        const isGone = firstSeq > want && firstSeq <= end;
+        if (isGone) {
+          before = { seq: endSeq, hash: lastHash, key };
+          continue;
+        }
         if (firstSeq !== want) this.fault(key, `${partition} goes on at event ${firstSeq} there, want ${want}`);
         else if (before !== undefined && !bytesEqual(prevHash, before.hash))
           this.fault(key, `event ${firstSeq} of ${partition} does not follow event ${firstSeq - 1} in ${before.key}`);

@@ -7,7 +7,7 @@
  * put where there is none of its number, then the shard's log records it. The old objects stay for
  * as long as somebody may read by an older manifest (compaction-garbage.ts).
  */
-import { bytesEqual, HopError, InvariantError, type ShardId } from "#core/base";
+import { bytesEqual, HopError, InvariantError, type Partition, type ShardId } from "#core/base";
 import {
   type Manifest,
   type ManifestLog,
@@ -19,10 +19,13 @@ import {
   type SegmentEntry,
   type StoredManifest,
 } from "#store";
+import type { SnapshotStores } from "../replica/snapshot.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import type { Garbage } from "./compaction-garbage.ts";
 import { type CompactionPolicy, neighboursToMerge } from "./compaction-plan.ts";
+import { ExpiredEvents } from "./expired-events.ts";
+import { RemovalPlan } from "./removal-plan.ts";
 import type { SealableShard } from "./sealer.ts";
 import { ShardUploads, type ShardUploadsParts } from "./shard-uploads.ts";
 
@@ -35,6 +38,9 @@ export interface CompactorParts extends ShardUploadsParts {
   readonly garbage: Garbage;
   readonly manifests: ManifestLog;
   readonly tier: ObjectTier;
+  readonly states: Pick<SnapshotStores, "checkpoint">;
+  /** Shards whose states are to be uploaded anew. */
+  readonly statesWanted: Set<ShardId>;
   readonly timing: Timing;
   readonly note: Note;
   readonly isReady: () => boolean;
@@ -50,9 +56,22 @@ export interface Compaction {
   readonly manifest: number;
 }
 
+interface Replacement {
+  readonly before: StoredManifest;
+  readonly range: readonly [from: number, end: number];
+  /** For the node's log. */
+  readonly what: string;
+}
+
+/** A segment is written again for an eighth of it at once, for less when the grace is over. */
+const dueShare = 8;
+/** Objects of one shard that are written again in one round. */
+const removalsMax = 16;
+
 export class Compactor {
   private readonly parts: CompactorParts;
   private readonly uploads: ShardUploads;
+  private readonly removal: RemovalPlan;
   private stopTimer = () => {};
   private isStopped = false;
   /** One piece of work at a time: garbage is looked for when nothing is being made. */
@@ -61,11 +80,12 @@ export class Compactor {
   constructor(parts: CompactorParts) {
     this.parts = parts;
     this.uploads = new ShardUploads(parts);
+    this.removal = new RemovalPlan({ timing: parts.timing, graceMs: parts.garbage.graceMs });
   }
 
   start(): void {
     this.stopTimer = this.parts.timing.after(this.parts.lookMs, () => {
-      if (this.busy === undefined && this.parts.isReady()) void this.alone(() => this.round());
+      if (this.busy === undefined && this.parts.isReady()) void this.look();
       this.start();
     });
   }
@@ -73,6 +93,11 @@ export class Compactor {
   stop(): void {
     this.isStopped = true;
     this.stopTimer();
+  }
+
+  /** One look at every shard. What fails is told, and tried again with the next one. */
+  look(): Promise<void> {
+    return this.alone(() => this.round());
   }
 
   /** Merges what is worth it by the policy, once. Undefined where nothing is. */
@@ -98,10 +123,13 @@ export class Compactor {
     const { shards, garbage, note, policy } = this.parts;
     const led = [...shards()];
     garbage.lookAfter(led.map(({ shard }) => shard));
+    this.removal.lookAfter(led.map(({ shard }) => shard));
     for (const shard of led) {
       if (this.isStopped) return;
       try {
         await this.merge(shard, policy);
+        this.removal.begin(shard.shard);
+        for (let i = 0; i < removalsMax && (await this.removeExpired(shard)); i++) if (this.isStopped) return;
         await garbage.collect(shard);
       } catch (error) {
         note("warn", "not compacted, and tried again", {
@@ -113,30 +141,66 @@ export class Compactor {
   }
 
   private async merge(shard: SealableShard, policy: CompactionPolicy): Promise<Compaction | undefined> {
-    const { timing, garbage, manifests, tier, note } = this.parts;
-    const startedMs = timing.monotonicMs();
     const before = await this.recorded(shard);
     const found = before === undefined ? undefined : neighboursToMerge(before.manifest.segments, policy);
     if (before === undefined || found === undefined) return undefined;
-    const [from, end] = found;
+    return this.replace(shard, { before, range: found, what: "compacted" });
+  }
+
+  /** Puts one segment, without what expired, in the place of those in the range [from, end) of a manifest. */
+  private async replace(shard: SealableShard, { before, range, what }: Replacement): Promise<Compaction | undefined> {
+    const startedMs = this.parts.timing.monotonicMs();
+    const [from, end] = range;
     const old = before.manifest.segments.slice(from, end);
-    const entry = await this.uploads.segment(await this.merged(shard.shard, old));
-    const manifest = this.next(shard, before, before.manifest.segments.toSpliced(from, end - from, entry));
+    const entry = await this.uploads.segment(await this.merged(before.manifest, old));
+    const manifest = this.next(shard, before, { segments: before.manifest.segments.toSpliced(from, end - from, entry) });
+    if (!(await this.publish(shard, manifest, startedMs))) return undefined;
+    const sum = (entries: readonly SegmentEntry[], of: (summary: SegmentEntry["summary"]) => number) =>
+      entries.reduce((total, { summary }) => total + of(summary), 0);
+    const bytesBefore = sum(old, ({ segmentBytes }) => segmentBytes);
+    const expired = sum(old, ({ rows }) => rows) - entry.summary.rows;
+    const done = { segments: old.length, bytesBefore, bytes: entry.summary.segmentBytes, manifest: manifest.number };
+    const ms = Math.round(this.parts.timing.monotonicMs() - startedMs);
+    this.parts.note("info", what, { shard: shard.shard, ...done, expired, ms });
+    return done;
+  }
+
+  /** False where something was sealed meanwhile, or the lead is lost: what is worth doing is looked at anew. */
+  private async publish(shard: SealableShard, manifest: Manifest, startedMs: number): Promise<boolean> {
+    const { timing, garbage, manifests, tier } = this.parts;
     // What was put so long ago may have been taken for garbage by who leads now.
-    if (!this.isLed(shard) || timing.monotonicMs() - startedMs > garbage.graceMs / 2) return undefined;
+    if (!this.isLed(shard) || timing.monotonicMs() - startedMs > garbage.graceMs / 2) return false;
     const published = await manifests.publish(manifest);
-    // Something was sealed meanwhile: what is worth merging is looked at anew.
-    if (published.kind === "lost") return undefined;
+    if (published.kind === "lost") return false;
     tier.note({ manifest, sha256: published.sha256 });
     const { through, number, checkpoint } = manifest;
-    const statesThrough = checkpoint?.appliedIndex ?? 0;
-    const refused = shard.record({ through, manifest: number, sha256: published.sha256, statesThrough });
-    const bytesBefore = old.reduce((sum, { summary }) => sum + summary.segmentBytes, 0);
-    const done = { segments: old.length, bytesBefore, bytes: entry.summary.segmentBytes, manifest: number };
-    note("info", "compacted", { shard: shard.shard, ...done, ms: Math.round(timing.monotonicMs() - startedMs) });
+    const refused = shard.record({ through, manifest: number, sha256: published.sha256, statesThrough: checkpoint?.appliedIndex ?? 0 });
     // Whoever leads next records it.
     if (refused !== undefined) throw HopError.from(refused);
-    return done;
+    return true;
+  }
+
+  /**
+   * Removes what expired from the shard's objects: from a segment when it is an eighth of it, and from any object
+   * when it was found there a grace ago. True where a segment was replaced: the next look goes on.
+   */
+  private async removeExpired(shard: SealableShard): Promise<boolean> {
+    const before = await this.recorded(shard);
+    if (before === undefined) return false;
+    const expired = new ExpiredEvents({ ...this.parts, checkpoint: this.parts.states.checkpoint }, before.manifest);
+    const { segments, records } = before.manifest;
+    for (const [at, entry] of segments.entries()) {
+      if (!this.removal.isToLookAt(shard.shard, entry.segment, entry.summary.indexBytes)) continue;
+      const { events } = await expired.inSegment(entry);
+      const isDue = this.removal.isDue(shard.shard, entry.segment, events, events * dueShare >= entry.summary.rows);
+      if (isDue) return (await this.replace(shard, { before, range: [at, at + 1], what: "expired history removed" })) !== undefined;
+    }
+    for (const entry of records) {
+      if (!this.removal.isToLookAt(shard.shard, entry.key, entry.bytes)) continue;
+      // Newer states need fewer of the records that lead on from them.
+      if (this.removal.isDue(shard.shard, entry.key, await expired.inRecords(entry), false)) this.parts.statesWanted.add(shard.shard);
+    }
+    return false;
   }
 
   /** The newest manifest, where the shard's log tells of it; one that it does not tell of yet is for the sealer to record. */
@@ -150,19 +214,28 @@ export class Compactor {
     return isRecorded ? stored : undefined;
   }
 
-  private async merged(shard: ShardId, entries: readonly SegmentEntry[]): Promise<SealedSegment> {
+  private async merged(manifest: Manifest, entries: readonly SegmentEntry[]): Promise<SealedSegment> {
     const { tier, seal } = this.parts;
+    const { shard } = manifest;
     const [first, last] = [entries[0], entries.at(-1)] as [SegmentEntry, SegmentEntry];
     const segments = entries.map((entry) => ({ summary: entry.summary, reader: tier.reader(entry) }));
-    const options = { shard, firstIndex: first.summary.firstIndex, lastIndex: last.summary.lastIndex };
-    const sealed = await seal(recordsOfSegments(segments), options);
+    const expired = new ExpiredEvents({ ...this.parts, checkpoint: this.parts.states.checkpoint }, manifest);
+    const ends = new Map<Partition, number>();
+    for (const entry of entries) for (const [partition, end] of (await expired.inSegment(entry)).ends) ends.set(partition, end);
+    let removed = 0;
+    const expiredEnd = (partition: Partition) => ends.get(partition) ?? 0;
+    const records = recordsOfSegments(segments, { expiredEnd, removed: () => removed++ });
+    const options = { shard, firstIndex: first.summary.firstIndex, lastIndex: last.summary.lastIndex, mayLack: true };
+    const sealed = await seal(records, options);
     const rows = entries.reduce((sum, { summary }) => sum + summary.rows, 0);
-    if (sealed.summary.rows !== rows)
-      throw new InvariantError(`Segments of shard ${shard} with ${rows} events became one with ${sealed.summary.rows}`);
+    if (sealed.summary.rows !== rows - removed)
+      throw new InvariantError(
+        `Segments of shard ${shard} with ${rows} events, of which ${removed} expired, became one with ${sealed.summary.rows}`,
+      );
     return sealed;
   }
 
-  private next(shard: SealableShard, before: StoredManifest, segments: readonly SegmentEntry[]): Manifest {
+  private next(shard: SealableShard, before: StoredManifest, changed: Pick<Manifest, "segments">): Manifest {
     const { node, restoreEpoch } = this.parts;
     return {
       ...before.manifest,
@@ -170,7 +243,7 @@ export class Compactor {
       number: before.manifest.number + 1,
       previous: before.sha256,
       writer: { node, epoch: shard.epoch },
-      segments,
+      ...changed,
     };
   }
 

@@ -63,6 +63,7 @@ class Town {
     this.sealer = new Sealer({
       ...openColdStore(new MemoryObjectStore(this.bucket, { faults }), cluster, bunHasher),
       node: 1,
+      statesWanted: new Set(),
       cluster,
       restoreEpoch: 1,
       policy: sealPolicyDefault,

@@ -69,6 +69,8 @@ export interface SealerParts extends Omit<ForgettableParts, "tier"> {
   readonly note: Note;
   readonly seal: (records: Iterable<RecordToSeal>, options: SealOptions) => Promise<SealedSegment>;
   readonly blobs: BlobUploads;
+  /** Shards whose states are to be uploaded with the next seal, which comes soon then. */
+  readonly statesWanted: Set<ShardId>;
   readonly shards: () => Iterable<SealableShard>;
   /** Object storage has proven itself: nothing is entrusted to it before. */
   readonly isReady: () => boolean;
@@ -141,12 +143,15 @@ export class Sealer {
     const header = shard.header();
     // A child's parent keeps its log until the child's states are uploaded.
     if (header.manifest === 0 && header.ancestor.length > 0) return true;
+    if (this.parts.statesWanted.has(shard.shard)) return true;
     return nowMs - known.sinceMs >= policy.ageMsMax || this.unsealedBytes(shard) >= policy.bytesMax;
   }
 
   /** As far as was looked, events are not sealed. */
   private hasEvents(shard: SealableShard): boolean {
-    return shard.through > Math.max(shard.header().sealedThrough, this.waiting.get(shard.shard)?.eventlessThrough ?? 0);
+    // What holds no event is sealed too where states are wanted.
+    const eventlessThrough = this.parts.statesWanted.has(shard.shard) ? 0 : (this.waiting.get(shard.shard)?.eventlessThrough ?? 0);
+    return shard.through > Math.max(shard.header().sealedThrough, eventlessThrough);
   }
 
   /** About: records of one shard are taken to be alike. */
@@ -186,8 +191,8 @@ export class Sealer {
     if (range.first > through) return undefined;
     const head = await readUnsealed(log, range, policy.bytesMax);
     // A child's states are wanted even where nothing has happened in it.
-    const isFirstOfChild = before === undefined && shard.header().ancestor.length > 0;
-    if (head.events === 0 && head.last >= through && !isFirstOfChild) return undefined;
+    const isForStates = (before === undefined && shard.header().ancestor.length > 0) || this.parts.statesWanted.has(shard.shard);
+    if (head.events === 0 && head.last >= through && !isForStates) return undefined;
     // The first segment holds the log from its beginning, which is archive where a snapshot brought it.
     if (head.first > (before === undefined ? birthIndex + 1 : range.first))
       throw new HopError(
@@ -218,6 +223,7 @@ export class Sealer {
         `Node ${published.to.manifest.writer.node} sealed shard ${shard.shard} meanwhile, as manifest ${manifest.number}`,
       );
     this.parts.tier.note({ manifest, sha256: published.sha256 });
+    this.parts.statesWanted.delete(shard.shard);
     await this.record(shard, { manifest, sha256: published.sha256 });
     return { through: manifest.through, events, manifest: manifest.number };
   }
@@ -258,6 +264,7 @@ export class Sealer {
 
   /** Where the keys have changed too: what the shard's neighbours may forget depends on it. */
   private wantsCheckpoint(shard: SealableShard, before: StoredManifest | undefined): boolean {
+    if (this.parts.statesWanted.has(shard.shard)) return true;
     if (before?.manifest.checkpoint === undefined || shard.header().changedIndex > before.manifest.checkpoint.appliedIndex) return true;
     const sum = (objects: readonly { readonly bytes: number }[]) => objects.reduce((total, { bytes }) => total + bytes, 0);
     const { checkpoint, records } = before.manifest;

@@ -41,6 +41,8 @@ export interface SealingParts {
   readonly note: Note;
   readonly replicas: () => Replicas;
   readonly blobs: BlobUploads;
+  /** Shards whose states are to be uploaded anew, for who seals. */
+  readonly statesWanted: Set<ShardId>;
   /** Code that placement names, where this node is to upload it. */
   readonly bundles: () => Iterable<Uint8Array>;
   readonly isReady: () => boolean;

@@ -8,10 +8,12 @@ import { BlobUploader } from "./blob-uploader.ts";
 import { type Compaction, Compactor } from "./compaction.ts";
 import { Garbage, type GarbagePolicy, garbageDefault } from "./compaction-garbage.ts";
 import { type CompactionPolicy, compactionDefault } from "./compaction-plan.ts";
+import { expirableShards, Retention, type RetentionParts } from "./retention.ts";
 import { type SealingParts, sealableShards } from "./sealing.ts";
 
 /** Looks at what is sealed come once in so many of those at what is to be sealed: once a minute. */
 const seldom = 60;
+const lookMsUsual = 60_000;
 
 /** How often, and how much of it; what is left out is as usual. */
 export interface UpkeepPace {
@@ -20,10 +22,19 @@ export interface UpkeepPace {
   readonly garbage?: GarbagePolicy;
 }
 
+/** Where objects are to go away sooner than usual, everything is looked at more often. */
+export function upkeepPaceOf(graceMs = garbageDefault.graceMs): UpkeepPace {
+  const { everyMs, manifestsKept } = garbageDefault;
+  const garbage = { graceMs, everyMs: Math.min(everyMs, graceMs), manifestsKept };
+  return graceMs >= lookMsUsual ? { garbage } : { garbage, lookMs: Math.max(1000, graceMs) };
+}
+
 export interface UpkeepParts extends SealingParts {
   readonly retired: (shard: ShardId) => RetiredShard | undefined;
   /** Others who read the log have read it through here. */
   readonly readThrough: (shard: ShardId) => Index;
+  /** Policies of namespaces, and the runs that they are about; left out: histories are kept for ever. */
+  readonly retention?: Pick<RetentionParts, "namespaces" | "runs">;
   readonly pace?: UpkeepPace;
 }
 
@@ -56,6 +67,8 @@ export function upkeepOf(parts: UpkeepParts): Upkeep {
     policy: pace?.compaction ?? compactionDefault,
     garbage: new Garbage({ ...shared, ...(pace?.garbage ?? garbageDefault) }),
   });
+  const retention =
+    parts.retention === undefined ? undefined : new Retention({ ...shared, ...parts.retention, shards: () => expirableShards(replicas()) });
   const blobs = new BlobUploader({ ...parts, uploads: parts.blobs, shards });
   return {
     compact: async (wanted) => {
@@ -68,11 +81,13 @@ export function upkeepOf(parts: UpkeepParts): Upkeep {
     start: () => {
       archives.start();
       compactor.start();
+      retention?.start();
       blobs.start();
     },
     stop: () => {
       archives.stop();
       compactor.stop();
+      retention?.stop();
       blobs.stop();
     },
   };

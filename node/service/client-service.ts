@@ -182,6 +182,8 @@ export class ClientService {
     let seq = request.fromSeq;
     for (;;) {
       const { partition, state } = await this.find(run, "read the history of", call);
+      // Of what expired, the event that says so is left.
+      seq = Math.max(seq, state.expiredEnd);
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;

@@ -8,6 +8,7 @@
 import type { Server } from "@grpc/grpc-js";
 import type { Key, NodeId, ShardId } from "#core/base";
 import { asNodeId, asShardId, HopError, keyMax, limits, nameProblem } from "#core/base";
+import { retentionOf } from "#core/policy";
 import type { ListEntriesRequest, ListMembersRequest, ListShardsRequest, SetEntryRequest } from "#proto";
 import { clusterMethods } from "#proto/descriptors";
 import type { ClusterControl, EntryChange, EntryClass, PageRequest } from "./cluster-control.ts";
@@ -186,5 +187,9 @@ function checkChange(request: SetEntryRequest): EntryChange {
   if (!request.checked && request.expectedVersion !== 0)
     throw bad(doing, "expected_version", `is ${request.expectedVersion} without "checked"; want both or neither`);
   const change = { ...checkEntryName(doing, request), value: request.value };
+  if (change.class === "namespace") {
+    const policy = retentionOf(request.value, (bytes) => new TextDecoder().decode(bytes));
+    if ("problem" in policy) throw bad(doing, "value", `says of retention what can't be: ${policy.problem}`);
+  }
   return request.checked ? { ...change, expectedVersion: request.expectedVersion } : change;
 }

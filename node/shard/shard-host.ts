@@ -233,7 +233,7 @@ export class ShardHost implements ShardPort {
     yield* this.parts.segments.history({
       shard: end.lastShard,
       partition,
-      firstSeq: fromSeq,
+      firstSeq: asSeq(Math.max(fromSeq, end.firstSeq)),
       endSeq: asSeq(end.size),
       lastIndex: asIndex(end.lastIndex),
     });

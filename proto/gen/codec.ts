@@ -292,6 +292,7 @@ export const EventKind = {
   runBlocked: 7,
   runResumed: 8,
   cancelRequested: 9,
+  historyExpired: 10,
   activityScheduled: 16,
   activityCompleted: 17,
   activityFailed: 18,
@@ -654,6 +655,111 @@ export function decodeCancelRequested(r: Reader, end: number): CancelRequested {
   }
   r.leave(end);
   return { reason: reason_ };
+}
+
+export interface HistoryExpired {
+  peaks: Uint8Array;
+  run: ExpiredRun[];
+  policy: string;
+  policyVersion: number;
+  policyIdentity: Identity | undefined;
+  retentionMs: number;
+}
+export interface HistoryExpiredInit {
+  peaks?: Uint8Array | undefined;
+  run?: readonly ExpiredRunInit[] | undefined;
+  policy?: string | undefined;
+  policyVersion?: number | undefined;
+  policyIdentity?: IdentityInit | undefined;
+  retentionMs?: number | undefined;
+}
+
+export function encodeHistoryExpired(w: Writer, m: HistoryExpiredInit): void {
+  if (m.peaks !== undefined && m.peaks.length > 0) { w.field(10, m.peaks); }
+  if (m.run !== undefined) for (const item of m.run) { { const mark = w.begin(18); encodeExpiredRun(w, item); w.close(mark); } }
+  if (m.policy !== undefined && m.policy !== "") { w.text(26, m.policy); }
+  if (m.policyVersion !== undefined && m.policyVersion !== 0) { w.varint(32); w.varint(m.policyVersion); }
+  if (m.policyIdentity !== undefined) { { const mark = w.begin(42); encodeIdentity(w, m.policyIdentity); w.close(mark); } }
+  if (m.retentionMs !== undefined && m.retentionMs !== 0) { w.varint(48); w.varint(m.retentionMs); }
+}
+
+export function decodeHistoryExpired(r: Reader, end: number): HistoryExpired {
+  let peaks_: Uint8Array = noBytes;
+  const run_: ExpiredRun[] = [];
+  let policy_: string = "";
+  let policyVersion_: number = 0;
+  let policyIdentity_: Identity | undefined;
+  let retentionMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: peaks_ = r.view(end); break;
+      case 18: run_.push(decodeExpiredRun(r, r.extent(end))); break;
+      case 26: policy_ = r.text(end); break;
+      case 32: policyVersion_ = r.varint(); break;
+      case 42: policyIdentity_ = decodeIdentity(r, r.extent(end)); break;
+      case 48: retentionMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { peaks: peaks_, run: run_, policy: policy_, policyVersion: policyVersion_, policyIdentity: policyIdentity_, retentionMs: retentionMs_ };
+}
+
+export interface ExpiredRun {
+  generation: number;
+  type: string;
+  status: number;
+  startedMs: number;
+  closedMs: number;
+  bundle: Uint8Array;
+  note: string;
+}
+export interface ExpiredRunInit {
+  generation?: number | undefined;
+  type?: string | undefined;
+  status?: number | undefined;
+  startedMs?: number | undefined;
+  closedMs?: number | undefined;
+  bundle?: Uint8Array | undefined;
+  note?: string | undefined;
+}
+
+export function encodeExpiredRun(w: Writer, m: ExpiredRunInit): void {
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(8); w.varint(m.generation); }
+  if (m.type !== undefined && m.type !== "") { w.text(18, m.type); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(24); w.varint(m.status); }
+  if (m.startedMs !== undefined && m.startedMs !== 0) { w.varint(32); w.varint(m.startedMs); }
+  if (m.closedMs !== undefined && m.closedMs !== 0) { w.varint(40); w.varint(m.closedMs); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(50, m.bundle); }
+  if (m.note !== undefined && m.note !== "") { w.text(58, m.note); }
+}
+
+export function decodeExpiredRun(r: Reader, end: number): ExpiredRun {
+  let generation_: number = 0;
+  let type_: string = "";
+  let status_: number = 0;
+  let startedMs_: number = 0;
+  let closedMs_: number = 0;
+  let bundle_: Uint8Array = noBytes;
+  let note_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: generation_ = r.varint(); break;
+      case 18: type_ = r.text(end); break;
+      case 24: status_ = r.varint(); break;
+      case 32: startedMs_ = r.varint(); break;
+      case 40: closedMs_ = r.varint(); break;
+      case 50: bundle_ = r.view(end); break;
+      case 58: note_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_ };
 }
 
 export interface ActivityScheduled {
@@ -2873,6 +2979,7 @@ export interface RunState {
   owed: OwedResult[];
   numberFloor: number;
   messagesSent: number;
+  expiredEnd: number;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -2909,6 +3016,7 @@ export interface RunStateInit {
   owed?: readonly OwedResultInit[] | undefined;
   numberFloor?: number | undefined;
   messagesSent?: number | undefined;
+  expiredEnd?: number | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -2946,6 +3054,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.owed !== undefined) for (const item of m.owed) { { const mark = w.begin(266); encodeOwedResult(w, item); w.close(mark); } }
   if (m.numberFloor !== undefined && m.numberFloor !== 0) { w.varint(272); w.varint(m.numberFloor); }
   if (m.messagesSent !== undefined && m.messagesSent !== 0) { w.varint(280); w.varint(m.messagesSent); }
+  if (m.expiredEnd !== undefined && m.expiredEnd !== 0) { w.varint(288); w.varint(m.expiredEnd); }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -2983,6 +3092,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   const owed_: OwedResult[] = [];
   let numberFloor_: number = 0;
   let messagesSent_: number = 0;
+  let expiredEnd_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3021,11 +3131,12 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 266: owed_.push(decodeOwedResult(r, r.extent(end))); break;
       case 272: numberFloor_ = r.varint(); break;
       case 280: messagesSent_ = r.varint(); break;
+      case 288: expiredEnd_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_ };
 }
 
 export interface UsedKey {
@@ -5147,6 +5258,7 @@ export interface RunSummary {
   closedMs: number;
   bundle: Uint8Array;
   note: string;
+  expiredMs: number;
 }
 export interface RunSummaryInit {
   run?: string | undefined;
@@ -5157,6 +5269,7 @@ export interface RunSummaryInit {
   closedMs?: number | undefined;
   bundle?: Uint8Array | undefined;
   note?: string | undefined;
+  expiredMs?: number | undefined;
 }
 
 export function encodeRunSummary(w: Writer, m: RunSummaryInit): void {
@@ -5168,6 +5281,7 @@ export function encodeRunSummary(w: Writer, m: RunSummaryInit): void {
   if (m.closedMs !== undefined && m.closedMs !== 0) { w.varint(48); w.varint(m.closedMs); }
   if (m.bundle !== undefined && m.bundle.length > 0) { w.field(58, m.bundle); }
   if (m.note !== undefined && m.note !== "") { w.text(66, m.note); }
+  if (m.expiredMs !== undefined && m.expiredMs !== 0) { w.varint(72); w.varint(m.expiredMs); }
 }
 
 export function decodeRunSummary(r: Reader, end: number): RunSummary {
@@ -5179,6 +5293,7 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
   let closedMs_: number = 0;
   let bundle_: Uint8Array = noBytes;
   let note_: string = "";
+  let expiredMs_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5191,11 +5306,12 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
       case 48: closedMs_ = r.varint(); break;
       case 58: bundle_ = r.view(end); break;
       case 66: note_ = r.text(end); break;
+      case 72: expiredMs_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_ };
+  return { run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, expiredMs: expiredMs_ };
 }
 
 export interface DescribeRequest {
@@ -5233,6 +5349,7 @@ export interface DescribeReply {
   outcome: Outcome | undefined;
   cancelRequested: boolean;
   deadlineAtMs: number;
+  expiredEnd: number;
 }
 export interface DescribeReplyInit {
   summary?: RunSummaryInit | undefined;
@@ -5244,6 +5361,7 @@ export interface DescribeReplyInit {
   outcome?: OutcomeInit | undefined;
   cancelRequested?: boolean | undefined;
   deadlineAtMs?: number | undefined;
+  expiredEnd?: number | undefined;
 }
 
 export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
@@ -5256,6 +5374,7 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.outcome !== undefined) { { const mark = w.begin(58); encodeOutcome(w, m.outcome); w.close(mark); } }
   if (m.cancelRequested === true) { w.varint(64); w.varint(1); }
   if (m.deadlineAtMs !== undefined && m.deadlineAtMs !== 0) { w.varint(72); w.varint(m.deadlineAtMs); }
+  if (m.expiredEnd !== undefined && m.expiredEnd !== 0) { w.varint(80); w.varint(m.expiredEnd); }
 }
 
 export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
@@ -5268,6 +5387,7 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   let outcome_: Outcome | undefined;
   let cancelRequested_: boolean = false;
   let deadlineAtMs_: number = 0;
+  let expiredEnd_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5281,11 +5401,12 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 58: outcome_ = decodeOutcome(r, r.extent(end)); break;
       case 64: cancelRequested_ = r.varint() !== 0; break;
       case 72: deadlineAtMs_ = r.varint(); break;
+      case 80: expiredEnd_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_ };
 }
 
 export interface PendingSummary {
@@ -10688,6 +10809,7 @@ export interface IndexedRun {
   note: string;
   cancelRequested: boolean;
   lastIndex: number;
+  expiredMs: number;
 }
 export interface IndexedRunInit {
   key?: number | undefined;
@@ -10701,6 +10823,7 @@ export interface IndexedRunInit {
   note?: string | undefined;
   cancelRequested?: boolean | undefined;
   lastIndex?: number | undefined;
+  expiredMs?: number | undefined;
 }
 
 export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
@@ -10715,6 +10838,7 @@ export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
   if (m.note !== undefined && m.note !== "") { w.text(74, m.note); }
   if (m.cancelRequested === true) { w.varint(80); w.varint(1); }
   if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(88); w.varint(m.lastIndex); }
+  if (m.expiredMs !== undefined && m.expiredMs !== 0) { w.varint(96); w.varint(m.expiredMs); }
 }
 
 export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
@@ -10729,6 +10853,7 @@ export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
   let note_: string = "";
   let cancelRequested_: boolean = false;
   let lastIndex_: number = 0;
+  let expiredMs_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -10744,11 +10869,12 @@ export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
       case 74: note_ = r.text(end); break;
       case 80: cancelRequested_ = r.varint() !== 0; break;
       case 88: lastIndex_ = r.varint(); break;
+      case 96: expiredMs_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_ };
+  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_, expiredMs: expiredMs_ };
 }
 
 export interface ArchivedRecord {

@@ -16,7 +16,7 @@ import { type DerivedOptions, openDerived } from "../derived-database.ts";
 import { eventKind } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
 import { RunRebuild } from "./run-rebuild.ts";
-import { type Columns, changedBy, changesRow, startedRow } from "./run-row.ts";
+import { type Columns, changedBy, changesRow, expiredRows, startedRow } from "./run-row.ts";
 import { type StoredRun, visibilityFormat } from "./schema.ts";
 
 export interface ProjectorOptions extends DerivedOptions {
@@ -268,6 +268,7 @@ export class Projector {
   private change({ index, event }: Change): void {
     const run = runOf(event.partition as Partition);
     if (event.kind === EventKind.runStarted) return this.start(run, event, index);
+    if (event.kind === EventKind.historyExpired) return this.expire(run, event, index);
     const set: Columns = { ...changedBy(event), last_index: index };
     const begun = this.begun.get(run);
     if (begun === undefined) this.update(run, set);
@@ -280,9 +281,17 @@ export class Projector {
     this.begun.set(run, startedRow(run, event, index));
   }
 
+  /** The newest generation may be in the batch still. */
+  private expire(run: RunId, event: Event, index: number): void {
+    this.begun.delete(run);
+    for (const row of expiredRows(run, event, index)) this.insert(row);
+    // The event names the newest ones only, where they are many.
+    this.database.query("UPDATE run SET expired_ms = ? WHERE run = ? AND expired_ms = 0").run(event.timeMs, run);
+  }
+
   private insert(row: StoredRun): void {
     this.database
-      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .run(
         row.key,
         row.run,
@@ -297,6 +306,7 @@ export class Projector {
         row.note,
         row.cancel_requested,
         row.last_index,
+        row.expired_ms,
       );
   }
 

@@ -18,6 +18,15 @@ export interface PageStart {
   readonly generation: number;
 }
 
+export interface EndedWanted {
+  readonly namespace: string;
+  readonly types: { readonly only: string } | { readonly except: readonly string[] };
+  readonly beforeMs: number;
+  readonly ranges: readonly KeyRange[];
+  readonly after: RunRow | undefined;
+  readonly limit: number;
+}
+
 export class RunQuery {
   private readonly database: Database;
   /** Makes what is durable visible before a read. */
@@ -47,6 +56,22 @@ export class RunQuery {
   show(run: RunId): RunRow[] {
     this.refresh();
     return (this.database.query("SELECT * FROM run WHERE run = ? ORDER BY generation DESC").all(run) as StoredRun[]).map(rowOf);
+  }
+
+  /**
+   * Ended runs of a namespace whose histories are there, that are their instance's newest and ended before a time, those that
+   * ended first at first; behind `after` where it is given.
+   */
+  ended({ namespace, types, beforeMs, ranges, after, limit }: EndedWanted): RunRow[] {
+    const named = "only" in types ? [types.only] : types.except;
+    const isWanted = "only" in types ? "type = ?" : `type NOT IN (${named.map(() => "?").join(", ")})`;
+    const each = ranges.map(() => "key BETWEEN ? AND ?").join(" OR ");
+    const sql = `SELECT * FROM run AS r WHERE namespace = ? AND closed_ms > 0 AND expired_ms = 0 AND closed_ms < ? AND ${isWanted} AND (${each || "FALSE"})
+      AND (closed_ms, run, generation) > (?, ?, ?) AND generation = (SELECT max(generation) FROM run WHERE run = r.run)
+      ORDER BY closed_ms, run, generation LIMIT ?`;
+    const keys = ranges.flatMap(({ first, last }) => [first, last]);
+    const from = [after?.closedMs ?? 0, after?.run ?? "", after?.generation ?? 0];
+    return (this.database.query(sql).all(namespace, beforeMs, ...named, ...keys, ...from, limit) as StoredRun[]).map(rowOf);
   }
 
   /** SHA-256 over all rows in hex: equal for equal projections. */

@@ -7,10 +7,10 @@
  */
 import type { Database } from "bun:sqlite";
 import { fromHex, HopError, type KeyRange, type Partition, type RunId, runOf, toHex } from "#core/base";
-import { decodeEvent, decodeRecord, EventKind, fromBytes } from "#proto";
+import { decodeEvent, decodeRecord, type Event, EventKind, fromBytes } from "#proto";
 import { eventKind, eventSeq } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
-import { type Columns, changedBy, changesRow, keyOf, startedRow } from "./run-row.ts";
+import { type Columns, changedBy, changesRow, expiredRows, keyOf, startedRow } from "./run-row.ts";
 import type { StoredRun } from "./schema.ts";
 
 /** An event and the index of the record that holds it. */
@@ -25,7 +25,8 @@ export interface PlacedEvent {
 interface Told {
   readonly run: RunId;
   readonly seq: number;
-  readonly isStart: number;
+  /** A start makes a row, an expiry those of all runs before it; anything else changes the row before. */
+  readonly what: "start" | "change" | "expired";
   /** JSON. */
   readonly says: string;
 }
@@ -43,12 +44,12 @@ export class RunRebuild {
     this.database = database;
     this.range = range;
     database.run(
-      "CREATE TEMP TABLE IF NOT EXISTS told (run TEXT NOT NULL, seq INTEGER NOT NULL, is_start INTEGER NOT NULL, says TEXT NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID",
+      "CREATE TEMP TABLE IF NOT EXISTS told (run TEXT NOT NULL, seq INTEGER NOT NULL, what TEXT NOT NULL, says TEXT NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID",
     );
     database.run("DELETE FROM told");
     const put = database.query("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)");
     this.store = database.transaction((told: readonly Told[]) => {
-      for (const { run, seq, isStart, says } of told) put.run(run, seq, isStart, says);
+      for (const { run, seq, what, says } of told) put.run(run, seq, what, says);
     });
   }
 
@@ -60,9 +61,7 @@ export class RunRebuild {
       const run = runOf(partition);
       if (!this.isIn(run)) continue;
       const event = fromBytes(decodeEvent, bytes);
-      const isStart = event.kind === EventKind.runStarted;
-      const columns: Columns = isStart ? startedRow(run, event, index) : { ...changedBy(event), last_index: index };
-      told.push({ run, seq, isStart: isStart ? 1 : 0, says: said(columns) });
+      told.push({ run, seq, ...saidBy(run, event, index) });
     }
     if (told.length > 0) this.store(told);
   }
@@ -78,21 +77,29 @@ export class RunRebuild {
     );
   }
 
-  /** The rows, in batches. Throws `HopError` STORE_UNAVAILABLE where a run's first event never came. */
+  /** The rows, in batches. Throws `HopError` STORE_UNAVAILABLE where a run's first event never came, and it did not expire. */
   *rows(): Generator<StoredRun[]> {
     let done: StoredRun[] = [];
     let open: StoredRun | undefined;
-    for (const { run, seq, isStart, says } of this.told()) {
-      const columns = heard(says);
-      if (isStart === 1) {
+    let startless: Told | undefined;
+    for (const told of this.told()) {
+      const { run, what, says } = told;
+      if (startless !== undefined && startless.run !== run) throw lacksStart(startless);
+      if (what === "expired") {
+        // What came before it may be gone in part: this says all that is left.
+        if (open !== undefined && open.run !== run) done.push(open);
+        [open, startless] = [undefined, undefined];
+        done.push(...rowsHeard(says));
+      } else if (what === "start") {
         if (open !== undefined) done.push(open);
-        open = columns as StoredRun;
-      } else if (open?.run === run) Object.assign(open, columns);
-      else throw new HopError("STORE_UNAVAILABLE", `Cannot list runs: event ${seq} of run ${run} is there, and its start is not`);
+        open = heard(says) as StoredRun;
+      } else if (open?.run === run) Object.assign(open, heard(says));
+      else startless ??= told;
       if (done.length < batchRows) continue;
       yield done;
       done = [];
     }
+    if (startless !== undefined) throw lacksStart(startless);
     if (open !== undefined) done.push(open);
     if (done.length > 0) yield done;
   }
@@ -103,7 +110,7 @@ export class RunRebuild {
 
   private *told(): Generator<Told> {
     const query = this.database.query(
-      `SELECT run, seq, is_start AS isStart, says FROM told WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT ${batchRows}`,
+      `SELECT run, seq, what, says FROM told WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT ${batchRows}`,
     );
     for (let after: [string, number] = ["", 0]; ; ) {
       const batch = query.all(...after) as Told[];
@@ -123,6 +130,19 @@ export class RunRebuild {
     }
     return this.isLastIn;
   }
+}
+
+function saidBy(run: RunId, event: Event, index: number): Pick<Told, "what" | "says"> {
+  if (event.kind === EventKind.runStarted) return { what: "start", says: said(startedRow(run, event, index)) };
+  if (event.kind === EventKind.historyExpired)
+    return { what: "expired", says: JSON.stringify(expiredRows(run, event, index).map((row) => said(row))) };
+  return { what: "change", says: said({ ...changedBy(event), last_index: index }) };
+}
+
+const rowsHeard = (says: string) => (JSON.parse(says) as string[]).map((row) => heard(row) as StoredRun);
+
+function lacksStart({ run, seq }: Told): HopError {
+  return new HopError("STORE_UNAVAILABLE", `Cannot list runs: event ${seq} of run ${run} is there, and its start is not`);
 }
 
 const said = ({ bundle, ...columns }: Columns): string =>

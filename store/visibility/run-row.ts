@@ -1,7 +1,8 @@
 /** What the events of a run say of its rows. */
-import { instanceOf, keyOfDigest, namespaceOf, type RunId, runPartition } from "#core/base";
+import { instanceOf, keyOfDigest, limits, namespaceOf, type RunId, runPartition } from "#core/base";
 import {
   decodeCancelRequested,
+  decodeHistoryExpired,
   decodeRunBlocked,
   decodeRunCancelled,
   decodeRunFailed,
@@ -17,10 +18,8 @@ import type { StoredRun } from "./schema.ts";
 
 export type Columns = Partial<StoredRun>;
 
-const noteCharsMax = 300;
-
 /** Events of other kinds change no row. */
-export const changesRow = (kind: number) => kind >= EventKind.runStarted && kind <= EventKind.cancelRequested;
+export const changesRow = (kind: number) => kind >= EventKind.runStarted && kind <= EventKind.historyExpired;
 
 /** The row that a start in the record at `index` begins. */
 export function startedRow(run: RunId, event: Event, index: number): StoredRun {
@@ -39,7 +38,28 @@ export function startedRow(run: RunId, event: Event, index: number): StoredRun {
     note: "",
     cancel_requested: 0,
     last_index: index,
+    expired_ms: 0,
   };
+}
+
+/** The rows that are left of ended runs, when the event in the record at `index` gives their histories up. */
+export function expiredRows(run: RunId, event: Event, index: number): StoredRun[] {
+  return fromBytes(decodeHistoryExpired, event.payload).run.map(({ generation, type, status, startedMs, closedMs, bundle, note }) => ({
+    key: keyOf(run),
+    run,
+    generation,
+    namespace: namespaceOf(run),
+    instance: instanceOf(run),
+    type,
+    status,
+    started_ms: startedMs,
+    closed_ms: closedMs,
+    bundle: bundle.slice(),
+    note,
+    cancel_requested: 0,
+    last_index: index,
+    expired_ms: event.timeMs,
+  }));
 }
 
 /** What an event other than a start changes. */
@@ -79,7 +99,7 @@ function failureText(payload: Uint8Array): string {
 }
 
 /** A note is one line of a table; the whole text is in the history. */
-const cut = (text: string) => text.slice(0, noteCharsMax).toWellFormed();
+const cut = (text: string) => text.slice(0, limits.noteCharsMax).toWellFormed();
 
 export function keyOf(run: RunId): number {
   return keyOfDigest(new Uint8Array(Bun.SHA256.hash(runPartition(run)).buffer));

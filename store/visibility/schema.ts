@@ -18,21 +18,25 @@ export interface RunRow {
   readonly cancelRequested: boolean;
   /** Log index of the last record that changed the row. */
   readonly lastIndex: number;
+  /** When its history expired; 0 = it did not. */
+  readonly expiredMs: number;
 }
 
 export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
   what: "index of runs",
-  version: 2,
+  version: 3,
   schema: `
     CREATE TABLE run (
       key INTEGER NOT NULL, run TEXT NOT NULL, generation INTEGER NOT NULL, namespace TEXT NOT NULL, instance TEXT NOT NULL, type TEXT NOT NULL,
       status INTEGER NOT NULL, started_ms INTEGER NOT NULL, closed_ms INTEGER NOT NULL, bundle BLOB NOT NULL, note TEXT NOT NULL,
-      cancel_requested INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (run, generation)
+      cancel_requested INTEGER NOT NULL, last_index INTEGER NOT NULL,
+      expired_ms INTEGER NOT NULL, PRIMARY KEY (run, generation)
     ) STRICT;
     CREATE INDEX run_started ON run (started_ms DESC, run, generation);
     CREATE INDEX run_status ON run (status, started_ms DESC, run, generation);
     CREATE INDEX run_type ON run (type, started_ms DESC, run, generation);
     CREATE INDEX run_key ON run (key, run, generation);
+    CREATE INDEX run_ended ON run (namespace, closed_ms, run, generation) WHERE closed_ms > 0 AND expired_ms = 0;
     CREATE TABLE applied (shard INTEGER PRIMARY KEY, applied_index INTEGER NOT NULL) STRICT;
   `,
 };
@@ -53,9 +57,11 @@ export interface StoredRun {
   note: string;
   cancel_requested: number;
   last_index: number;
+  expired_ms: number;
 }
 
 export function rowOf(stored: StoredRun): RunRow {
-  const { key: _, started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, ...same } = stored;
-  return { ...same, startedMs, closedMs, cancelRequested: requested !== 0, lastIndex };
+  const { key: _, started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, ...rest } = stored;
+  const { expired_ms: expiredMs, ...same } = rest;
+  return { ...same, startedMs, closedMs, cancelRequested: requested !== 0, lastIndex, expiredMs };
 }

@@ -3,12 +3,14 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asIndex, asShardId, asTerm, HopError, InvariantError, keyMax, keyOfDigest, type RunId, wholeRange } from "#core/base";
-import { type ListRequest, RunStatus } from "#proto";
+import { decodeEvent, decodeRecord, fromBytes, type ListRequest, RunStatus } from "#proto";
 import { event, fixtureShard, RecordWriter, writeLife } from "../event-fixture.ts";
 import { MemoryLogStore } from "../log/memory-log-store.ts";
 import { WalLogStore } from "../log/wal-log-store.ts";
 import { Projector } from "./projector.ts";
 import { RunQuery } from "./query.ts";
+import type { PlacedEvent } from "./run-rebuild.ts";
+import type { RunRow } from "./schema.ts";
 
 const root = fs.mkdtempSync(join(tmpdir(), "hop-visibility-"));
 let counter = 0;
@@ -65,6 +67,7 @@ test("each generation has one row, which says how it went", async () => {
       note: "",
       cancelRequested: true,
       lastIndex: 5,
+      expiredMs: 0,
     },
     {
       run: "a:one",
@@ -79,6 +82,7 @@ test("each generation has one row, which says how it went", async () => {
       note: "OrderError: out of stock",
       cancelRequested: false,
       lastIndex: 2,
+      expiredMs: 0,
     },
   ]);
   expect(query.show("b:it's; \u{1f600}/" as RunId).map((row) => [row.instance, row.status])).toEqual([
@@ -183,7 +187,7 @@ test("a newer format is set aside and built again, and said so", async () => {
   projector.close();
   const opened = openAt(path);
   expect(warnings).toEqual([
-    `The index of runs is built again from the log: ${path} was set aside, because it has format 99, this version writes 2`,
+    `The index of runs is built again from the log: ${path} was set aside, because it has format 99, this version writes 3`,
   ]);
   opened.catchUp(log.replay(fixtureShard, asIndex(1)));
   expect(new RunQuery(opened.database).digest()).toBe(live);
@@ -368,4 +372,78 @@ test("rows that were being made anew when the process ended are known to be not 
   third.forget(fixtureShard, range);
   expect(third.isUnfinished(fixtureShard)).toBe(false);
   third.close();
+});
+
+const expiredOne = {
+  generation: 1,
+  type: "order",
+  status: RunStatus.failed,
+  startedMs: 1000,
+  closedMs: 2000,
+  bundle: new Uint8Array(32).fill(1),
+  note: "n",
+};
+
+test("a history that expired leaves the rows that its event names, also where nothing else of it is there", async () => {
+  const second = { ...expiredOne, generation: 2, closedMs: 3000, status: RunStatus.completed };
+  const { query, projector, log } = await project((writer) => {
+    writer.record(event.started("run/a:one", 1), event.failed("run/a:one"));
+    writer.record(event.started("run/a:one", 2), event.completed("run/a:one"));
+    writer.record(event.started("run/a:two", 1));
+    writer.record(event.expired("run/a:one", expiredOne, second));
+    writer.record(event.started("run/a:one", 3));
+    writer.record(event.completed("run/a:two"));
+  });
+  const shown = query.show("a:one" as RunId);
+  expect(shown.map(({ generation, closedMs, expiredMs }) => [generation, closedMs, expiredMs > 0])).toEqual([
+    [3, 0, false],
+    [2, 3000, true],
+    [1, 2000, true],
+  ]);
+  const digest = query.digest();
+  // As sealed segments may have it: all of it, some of it, or nothing but that event and what came later.
+  const events: PlacedEvent[] = [];
+  for (const { index, body } of log.replay(fixtureShard, asIndex(1)))
+    for (const bytes of fromBytes(decodeRecord, body).event) {
+      const { partition, seq } = fromBytes(decodeEvent, bytes);
+      events.push({ partition: partition as PlacedEvent["partition"], seq, index, event: bytes.slice() });
+    }
+  for (const missing of [[], [0], [0, 1, 2], [1, 3], [0, 1, 2, 3]]) {
+    const rebuild = projector.rebuild(fixtureShard, wholeRange);
+    rebuild.add(events.filter(({ partition, seq }) => partition !== "run/a:one" || !missing.includes(seq)));
+    for (const rows of rebuild.rows()) projector.takeRows(rows);
+    rebuild.close();
+    projector.begin(fixtureShard, asIndex(6));
+    expect([missing, query.digest()]).toEqual([missing, digest]);
+  }
+  // Without that event, what is missing is missing.
+  const rebuild = projector.rebuild(fixtureShard, wholeRange);
+  rebuild.add(events.filter(({ partition, seq }) => partition === "run/a:one" && seq !== 0 && seq < 4));
+  expect(() => [...rebuild.rows()]).toThrow("event 1 of run a:one is there, and its start is not");
+});
+
+test("ended() finds what a policy is about, page by page, the newest run of a name alone", async () => {
+  const { query } = await project((writer) => {
+    for (let i = 0; i < 5; i++)
+      writer.record(event.started(`run/a:${i}`, 1, i % 2 === 0 ? "order" : "refund"), event.completed(`run/a:${i}`));
+    writer.record(event.started("run/a:0", 2, "order"));
+    writer.record(event.started("run/b:0", 1, "order"), event.completed("run/b:0"));
+    writer.record(event.started("run/a:live", 1, "order"));
+    writer.record(event.expired("run/a:2", { ...expiredOne, status: RunStatus.completed }));
+  });
+  const found = (types: { only: string } | { except: string[] }, beforeMs = Number.MAX_SAFE_INTEGER, ranges = [wholeRange]) => {
+    const names: string[] = [];
+    for (let after: RunRow | undefined; ; ) {
+      const rows = query.ended({ namespace: "a", types, beforeMs, ranges, after, limit: 1 });
+      after = rows[0];
+      if (after === undefined) return names;
+      names.push(after.instance);
+    }
+  };
+  expect(found({ except: [] })).toEqual(["1", "3", "4"]);
+  expect(found({ only: "refund" })).toEqual(["1", "3"]);
+  expect(found({ except: ["refund", "other"] })).toEqual(["4"]);
+  const [row] = query.show("a:3" as RunId);
+  expect(found({ except: [] }, row?.closedMs)).toEqual(["1"]);
+  expect(found({ except: [] }, Number.MAX_SAFE_INTEGER, [])).toEqual([]);
 });

@@ -1,12 +1,12 @@
 /** Many small segments become few, over every kind of interruption, and whoever reads meanwhile reads on. */
 import { expect, test } from "bun:test";
-import { asIndex, asSeq, type Index, type Partition, wholeRange } from "#core/base";
-import type { ShardHeader, ShardSealed } from "#proto";
-import { type LogStore, MemoryLogStore, manifestKey, sealSegment, TieredSegmentStore } from "#store";
+import { asIndex, asSeq, type Index, type Partition, type ShardId, wholeRange } from "#core/base";
+import { EventKind, encodeRunState, type ShardHeader, type ShardSealed, toBytes } from "#proto";
+import { type CheckpointStore, type LogStore, MemoryLogStore, manifestKey, sealSegment, TieredSegmentStore } from "#store";
 import { Compactor } from "../../node/seal/compaction.ts";
 import { Garbage } from "../../node/seal/compaction-garbage.ts";
 import type { SealableShard } from "../../node/seal/sealer.ts";
-import { RecordWriter, fixtureShard as shard, writeLife } from "../../store/event-fixture.ts";
+import { event, RecordWriter, fixtureShard as shard, writeLife } from "../../store/event-fixture.ts";
 import { bunHasher, digest } from "../hashers.ts";
 import { cluster, SealedShard } from "./sealed-shard.ts";
 
@@ -19,12 +19,22 @@ class Town {
   readonly writer = new RecordWriter(this.log);
   readonly sealed = new SealedShard();
   nowMs = 0;
+  /** By partition, the events below that expired. */
+  readonly expired = new Map<string, number>();
+  readonly statesWanted = new Set<ShardId>();
+  readonly states = { checkpoint: { load: (partition: Partition) => this.savedState(partition) } as CheckpointStore };
   readonly notes: string[] = [];
   private header: Pick<ShardHeader, "sealedThrough" | "manifest" | "manifestSha256"> = {
     sealedThrough: 0,
     manifest: 0,
     manifestSha256: new Uint8Array(0),
   };
+
+  private savedState(partition: Partition) {
+    const { size = 0, lastIndex = 0 } = this.writer.chains.get(partition) ?? {};
+    const state = { partition, size, lastIndex, expiredEnd: this.expired.get(partition) ?? 0 };
+    return { state: toBytes(encodeRunState, state), shard };
+  }
 
   async write(seals: number): Promise<this> {
     for (let i = 0; i < seals; i++) {
@@ -55,7 +65,7 @@ class Town {
   };
 
   /** A node's compactor, with what it knows of object storage. */
-  node(sealed = this.sealed): { compactor: Compactor; garbage: Garbage } {
+  node(sealed = this.sealed, wanted = policy): { compactor: Compactor; garbage: Garbage } {
     const timing = { monotonicMs: () => this.nowMs, wallMs: () => this.nowMs, after: () => () => {} };
     const note = (_: unknown, what: string, fields?: Record<string, string | number>) =>
       void this.notes.push(`${what} ${fields?.keys ?? fields?.reason ?? ""}`);
@@ -65,10 +75,12 @@ class Town {
     const compactor = new Compactor({
       ...shared,
       node: 1,
-      policy,
+      policy: wanted,
       lookMs: 1,
       garbage,
       blobs,
+      states: this.states,
+      statesWanted: this.statesWanted,
       isReady: () => true,
       shards: () => [this.led],
       seal: sealSegment,
@@ -83,6 +95,12 @@ class Town {
       const got = await Array.fromAsync(store.history(this.rangeOf(partition)));
       expect([partition, Buffer.compare(Buffer.concat(got.flat()), Buffer.concat(events))]).toEqual([partition, 0]);
     }
+  }
+
+  /** The history from an event on. */
+  async read(partition: string, firstSeq = 0): Promise<Buffer> {
+    const store = new TieredSegmentStore(this.log, this.sealed.cold.tier);
+    return Buffer.concat((await Array.fromAsync(store.history({ ...this.rangeOf(partition), firstSeq: asSeq(firstSeq) }))).flat());
   }
 
   rangeOf(partition: string) {
@@ -197,4 +215,68 @@ test("the newest manifest is found from one that is deleted", async () => {
   expect(await garbage.collect(town.led)).toHaveLength(7);
   expect((await town.sealed.cold.manifests.newest(shard, known))?.manifest.number).toBe(10);
   expect((await new SealedShard(town.sealed.bucket).cold.manifests.newest(shard))?.manifest.number).toBe(10);
+});
+
+/** One history with its event of expiry at its end, among others. */
+async function townWithExpired(): Promise<{ town: Town; partition: string; end: number }> {
+  const town = new Town();
+  const partition = "run/default:expired";
+  for (let i = 0; i < 3; i++) {
+    town.writer.record(...Array.from({ length: 40 }, () => event.signal(partition)));
+    await town.write(1);
+  }
+  const end = town.writer.chains.get(partition)?.size ?? 0;
+  town.writer.record({ partition, kind: EventKind.historyExpired, payload: new Uint8Array(0) });
+  await town.writer.settle();
+  return { town, partition, end };
+}
+
+test("what expired leaves the objects once the event that says so is sealed, and every other history stays as it was", async () => {
+  const { town, partition, end } = await townWithExpired();
+  const { compactor } = town.node();
+  const look = () => compactor.look();
+  town.expired.set(partition, end);
+  await look();
+  // The event is in the log alone yet: who has only the objects would take what is missing for lost.
+  await town.check();
+  const rows = async () =>
+    (await town.sealed.cold.manifests.newest(shard))?.manifest.segments.reduce((sum, { summary }) => sum + summary.rows, 0);
+  const before = (await rows()) as number;
+  await town.write(1);
+  const added = (await rows()) as number;
+  expect(added).toBeGreaterThan(before);
+  town.forget();
+  await look();
+  await look();
+  expect(await rows()).toBe(added - end);
+  for (const name of town.writer.written.keys())
+    if (name !== partition) expect((await town.read(name)).equals(Buffer.concat(town.writer.written.get(name) ?? []))).toBe(true);
+  // From the event on it is read as ever, and what was before is not there, whoever asks.
+  expect(await town.read(partition, end)).toEqual(town.writer.written.get(partition)?.[end] as never);
+  await expect(town.read(partition)).rejects.toThrow(/does not have it/);
+  // Nothing is left to do.
+  const { number } = (await town.sealed.cold.manifests.newest(shard))?.manifest ?? {};
+  await look();
+  expect((await town.sealed.cold.manifests.newest(shard))?.manifest.number).toBe(number as number);
+});
+
+test("a little of a segment that expired waits for the grace", async () => {
+  const town = await new Town().write(1);
+  const partition = "run/default:brief";
+  town.writer.record(event.signal(partition), { partition, kind: EventKind.historyExpired, payload: new Uint8Array(0) });
+  for (let i = 0; i < 20; i++) town.writer.record(event.signal("run/default:long"), event.signal("run/default:long"));
+  await town.write(1);
+  town.expired.set(partition, 1);
+  const { compactor } = town.node(town.sealed, { ...policy, segmentsMin: 99 });
+  const numbers: (number | undefined)[] = [];
+  const look = async () => {
+    await compactor.look();
+    numbers.push((await town.sealed.cold.manifests.newest(shard))?.manifest.number);
+  };
+  await look();
+  town.nowMs += graceMs - 1;
+  await look();
+  town.nowMs += 1;
+  await look();
+  expect(numbers).toEqual([2, 2, 3]);
 });

@@ -389,6 +389,7 @@ export class SimNode {
       replicas: () => this.replicas,
       blobs: new BlobUploads({ cluster: coldCluster, objects: cold.objects, blob: async (sha256) => codeOf(sha256) }),
       bundles: () => [],
+      statesWanted: new Set(),
       isReady: () => true,
       isRetired: (shard) => this.placement.view.retired.has(shard),
       seal: sealSegment,

@@ -4,8 +4,9 @@
  *
  * One segment at a time is in memory: its events are sorted by partition, and records come by index.
  */
-import { asIndex, asShardId, asTerm, type Index, type ShardId } from "#core/base";
-import { encodeRecord, toBytes } from "#proto";
+import { asIndex, asShardId, asTerm, type Index, type Partition, type ShardId } from "#core/base";
+import { EventKind, encodeRecord, toBytes } from "#proto";
+import { eventKind } from "../../event-head.ts";
 import type { RecordToSeal } from "./record-batch.ts";
 import type { SealedReader } from "./sealed-reader.ts";
 import type { Place, SegmentSummary } from "./summary.ts";
@@ -16,6 +17,20 @@ export interface SegmentToMerge {
   readonly reader: SealedReader;
 }
 
+/** What is left out. */
+export interface Removal {
+  /** Events of the partition below that expired; 0 = none did. */
+  readonly expiredEnd: (partition: Partition) => number;
+  /** Told of each event that is left out. */
+  readonly removed: () => void;
+}
+
+const nothing: Removal = { expiredEnd: () => 0, removed: () => {} };
+
+/** Whether an event is one of those: what says so of earlier ones stays for ever. */
+export const isExpired = ({ seq, event }: { readonly seq: number; readonly event: Uint8Array }, end: number): boolean =>
+  seq < end && eventKind(event) !== EventKind.historyExpired;
+
 interface RecordParts {
   readonly event: Uint8Array[];
   readonly previous: number[];
@@ -24,10 +39,10 @@ interface RecordParts {
 
 const noBody = new Uint8Array(0);
 
-/** Every record of the segments, in order; those without an event are empty. The segments follow each other. */
-export async function* recordsOfSegments(segments: Iterable<SegmentToMerge>): AsyncGenerator<RecordToSeal> {
+/** Every record of the segments, in order, without what expired; those without an event are empty. The segments follow each other. */
+export async function* recordsOfSegments(segments: Iterable<SegmentToMerge>, removal: Removal = nothing): AsyncGenerator<RecordToSeal> {
   for (const { summary, reader } of segments) {
-    const records = await recordsIn(reader, summary.shard);
+    const records = await recordsIn(reader, summary.shard, removal);
     let at = 0;
     for (let index = summary.firstIndex; index <= summary.lastIndex; index = asIndex(index + 1)) {
       while (at + 1 < summary.terms.length && (summary.terms[at + 1]?.first as Index) <= index) at++;
@@ -39,7 +54,7 @@ export async function* recordsOfSegments(segments: Iterable<SegmentToMerge>): As
   }
 }
 
-async function recordsIn(reader: SealedReader, shard: ShardId): Promise<Map<number, RecordParts>> {
+async function recordsIn(reader: SealedReader, shard: ShardId, removal: Removal): Promise<Map<number, RecordParts>> {
   const starts = new Map<string, Place | undefined>();
   for await (const { partition, firstSeq, previous } of reader.partitions()) starts.set(`${firstSeq} ${partition}`, previous);
   const records = new Map<number, RecordParts>();
@@ -48,6 +63,11 @@ async function recordsIn(reader: SealedReader, shard: ShardId): Promise<Map<numb
     for (const { partition, seq, event, index } of rows) {
       const start = `${seq} ${partition}`;
       if (starts.has(start)) before = starts.get(start);
+      if (isExpired({ seq, event }, removal.expiredEnd(partition))) {
+        removal.removed();
+        before = { shard, index };
+        continue;
+      }
       const parts: RecordParts = records.get(index) ?? { event: [], previous: [], previousShard: [] };
       records.set(index, parts);
       parts.event.push(event);

@@ -61,6 +61,8 @@ export interface RowTableOptions {
   readonly shard: ShardId;
   /** Index of the first record. */
   readonly firstIndex: Index;
+  /** Events that expired are left out: histories may have gaps. */
+  readonly mayLack?: boolean;
 }
 
 export class RowTable {
@@ -83,8 +85,10 @@ export class RowTable {
   private hashes = new Uint8Array(1 << 16);
   private readonly partitions = new Map<string, PartitionRows>();
   private readonly fields = new EventFields();
+  private readonly mayLack: boolean;
 
-  constructor({ shard, firstIndex }: RowTableOptions) {
+  constructor({ shard, firstIndex, mayLack = false }: RowTableOptions) {
+    this.mayLack = mayLack;
     this.shard = shard;
     this.firstIndex = firstIndex;
     this.lastIndex = asIndex(firstIndex - 1);
@@ -219,13 +223,14 @@ export class RowTable {
     const name = new TextDecoder().decode(partition.name);
     // Events between two of one log can only be in the log of another shard, which had the partition meanwhile.
     const isElsewhere = previous.shard !== this.shard;
-    if (partition.pieces.length > 0 && (seq < partition.nextSeq || !isElsewhere))
+    if (partition.pieces.length > 0 && (seq < partition.nextSeq || !(isElsewhere || this.mayLack)))
       throw this.broken(this.lastIndex, `event ${seq} of ${name}`, `event ${partition.nextSeq}`);
     if ((seq === 0) !== (previous.index === 0))
       throw this.broken(this.lastIndex, `event ${seq} of ${name} after record ${previous.index}`, "one or none of both");
     if (seq === 0 && !bytesEqual(prevHash, noHash))
       throw this.broken(this.lastIndex, `prev_hash ${toHex(prevHash)} of a first event`, "zeros");
-    if (previous.index !== 0 && !isElsewhere && previous.index >= this.firstIndex)
+    const isInRange = previous.index !== 0 && !isElsewhere && previous.index >= this.firstIndex;
+    if (isInRange && !(this.mayLack && previous.index <= this.lastIndex))
       throw this.broken(this.lastIndex, `event ${seq} of ${name} after record ${previous.index}`, "a record that holds the event before");
   }
 

@@ -1,11 +1,12 @@
 /** What goes between a node and the thread that seals for it; buffers change hands and are not copied. */
-import type { Index, ShardId } from "#core/base";
+import type { Index } from "#core/base";
 import type { Damage } from "../../corruption-error.ts";
+import type { RowTableOptions } from "./row-table.ts";
 import type { SealedSegment } from "./summary.ts";
 
 export type SealRequest =
   /** Forgets what came before. */
-  | { readonly kind: "begin"; readonly shard: ShardId; readonly firstIndex: Index }
+  | ({ readonly kind: "begin" } & RowTableOptions)
   | { readonly kind: "batch"; readonly batch: Uint8Array }
   | { readonly kind: "end"; readonly lastIndex: Index };
 

@@ -38,9 +38,10 @@ export class SealThread {
     const worker = this.started();
     worker.ref();
     try {
-      await this.ask({ kind: "begin", shard: options.shard, firstIndex: options.firstIndex });
+      const { lastIndex, ...begin } = options;
+      await this.ask({ kind: "begin", ...begin });
       for await (const batch of packRecords(records)) await this.ask({ kind: "batch", batch }, [batch.buffer]);
-      const reply = await this.ask({ kind: "end", lastIndex: options.lastIndex });
+      const reply = await this.ask({ kind: "end", lastIndex });
       if (reply.kind !== "sealed") throw new InvariantError(`The sealing thread answers ${reply.kind} at the end`);
       return reply.sealed;
     } finally {

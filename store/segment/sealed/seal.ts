@@ -4,22 +4,20 @@
  * Pure: the same records give the same bytes (with the same version of zstd). It takes a few
  * microseconds of processor time an event, all at once: a node does it in a thread of its own (seal-thread.ts).
  */
-import { errorText, type Index, InvariantError, keyOfDigest, type ShardId, toHex } from "#core/base";
+import { errorText, type Index, InvariantError, keyOfDigest, toHex } from "#core/base";
 import { packBlocks } from "./index-block.ts";
 import { type ColumnName, columns } from "./parquet-columns.ts";
 import { type FooterRowGroup, magic, parquetFooter } from "./parquet-footer.ts";
 import { digestOf, filterOf } from "./partition-filter.ts";
 import { packRecords, type RecordToSeal } from "./record-batch.ts";
 import { type RowGroup, rowGroups } from "./row-group.ts";
-import { RowTable } from "./row-table.ts";
+import { RowTable, type RowTableOptions } from "./row-table.ts";
 import { type BlockPlace, type Extent, encodeDirectory, type RowGroupPlace } from "./segment-directory.ts";
 import { type Piece, type SealedSegment, type SegmentExtent, type SegmentSummary, sealedFormat } from "./summary.ts";
 import { auditSealed } from "./verify.ts";
 
-export interface SealOptions {
-  readonly shard: ShardId;
-  /** Indexes of the first and the last record, both inclusive; every one between must come. */
-  readonly firstIndex: Index;
+/** Index of the first and the last record, both inclusive; every one between must come. */
+export interface SealOptions extends RowTableOptions {
   readonly lastIndex: Index;
 }
 

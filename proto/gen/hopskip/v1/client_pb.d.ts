@@ -670,6 +670,13 @@ export declare type RunSummary = Message<"hopskip.v1.RunSummary"> & {
    * @generated from field: string note = 8;
    */
   note: string;
+
+  /**
+   * When retention took the run's history away; 0 = it did not.
+   *
+   * @generated from field: uint64 expired_ms = 9;
+   */
+  expiredMs: bigint;
 };
 
 /**
@@ -742,6 +749,13 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
    * @generated from field: uint64 deadline_at_ms = 9;
    */
   deadlineAtMs: bigint;
+
+  /**
+   * Events below this sequence expired; 0 = none did.
+   *
+   * @generated from field: uint64 expired_end = 10;
+   */
+  expiredEnd: bigint;
 };
 
 /**

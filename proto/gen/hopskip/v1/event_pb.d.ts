@@ -266,6 +266,106 @@ export declare type CancelRequested = Message<"hopskip.v1.CancelRequested"> & {
 export declare const CancelRequestedSchema: GenMessage<CancelRequested>;
 
 /**
+ * Retention takes the events before this one away: their number is this one's seq, the hash of the
+ * last of them its `prev_hash`. Who reads the history begins here.
+ *
+ * @generated from message hopskip.v1.HistoryExpired
+ */
+export declare type HistoryExpired = Message<"hopskip.v1.HistoryExpired"> & {
+  /**
+   * Of the Merkle range over the events before, left to right (32 bytes each).
+   *
+   * @generated from field: bytes peaks = 1;
+   */
+  peaks: Uint8Array;
+
+  /**
+   * Ended runs of this partition since the last event of this kind, oldest first; the newest ones where they are many.
+   *
+   * @generated from field: repeated hopskip.v1.ExpiredRun run = 2;
+   */
+  run: ExpiredRun[];
+
+  /**
+   * Namespace whose policy it was, its version, and who set that.
+   *
+   * @generated from field: string policy = 3;
+   */
+  policy: string;
+
+  /**
+   * @generated from field: uint32 policy_version = 4;
+   */
+  policyVersion: number;
+
+  /**
+   * @generated from field: hopskip.v1.Identity policy_identity = 5;
+   */
+  policyIdentity?: Identity | undefined;
+
+  /**
+   * How long the policy keeps histories.
+   *
+   * @generated from field: uint64 retention_ms = 6;
+   */
+  retentionMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.HistoryExpired.
+ * Use `create(HistoryExpiredSchema)` to create a new message.
+ */
+export declare const HistoryExpiredSchema: GenMessage<HistoryExpired>;
+
+/**
+ * @generated from message hopskip.v1.ExpiredRun
+ */
+export declare type ExpiredRun = Message<"hopskip.v1.ExpiredRun"> & {
+  /**
+   * @generated from field: uint32 generation = 1;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * A `RunStatus`.
+   *
+   * @generated from field: uint32 status = 3;
+   */
+  status: number;
+
+  /**
+   * @generated from field: uint64 started_ms = 4;
+   */
+  startedMs: bigint;
+
+  /**
+   * @generated from field: uint64 closed_ms = 5;
+   */
+  closedMs: bigint;
+
+  /**
+   * @generated from field: bytes bundle = 6;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * @generated from field: string note = 7;
+   */
+  note: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ExpiredRun.
+ * Use `create(ExpiredRunSchema)` to create a new message.
+ */
+export declare const ExpiredRunSchema: GenMessage<ExpiredRun>;
+
+/**
  * @generated from message hopskip.v1.ActivityScheduled
  */
 export declare type ActivityScheduled = Message<"hopskip.v1.ActivityScheduled"> & {
@@ -1383,6 +1483,11 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_CANCEL_REQUESTED = 9;
    */
   CANCEL_REQUESTED = 9,
+
+  /**
+   * @generated from enum value: EVENT_KIND_HISTORY_EXPIRED = 10;
+   */
+  HISTORY_EXPIRED = 10,
 
   /**
    * @generated from enum value: EVENT_KIND_ACTIVITY_SCHEDULED = 16;

@@ -172,6 +172,11 @@ export declare type IndexedRun = Message<"hopskip.v1.IndexedRun"> & {
    * @generated from field: uint64 last_index = 11;
    */
   lastIndex: bigint;
+
+  /**
+   * @generated from field: uint64 expired_ms = 12;
+   */
+  expiredMs: bigint;
 };
 
 /**

@@ -204,6 +204,13 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: uint64 messages_sent = 35;
    */
   messagesSent: bigint;
+
+  /**
+   * Events below this sequence expired: the one of it is `HistoryExpired`; 0 = none did.
+   *
+   * @generated from field: uint64 expired_end = 36;
+   */
+  expiredEnd: bigint;
 };
 
 /**
