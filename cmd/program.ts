@@ -346,6 +346,7 @@ function backupCommands(root: Command, grammar: Grammar): void {
   const verify = cold(sub(backup, "verify", "read all of it and name what is damaged or missing; needs no server, changes nothing"));
   grammar.handle(outputOptions(verify), async () => (await import("./command/backup-verify.ts")).backupVerify);
   const storage = cold(sub(root, "storage", "what object storage has of a cluster, by namespace; with --server also what waits for it"));
+  storage.option("--expired", "also events that retention took away, by namespace; reads every index");
   grammar.handle(outputOptions(serverOptions(storage)), async () => (await import("./command/storage.ts")).storage);
 }
 

@@ -1,4 +1,5 @@
 /** What object storage holds of a cluster, by namespace: from manifests, and from indexes where several namespaces share a segment. */
+import type { Partition } from "#core/base";
 import { type Manifest, type ObjectStore, type SegmentEntry, type SegmentSummary, segmentReader, shardPrefixes } from "#store";
 import type { ColdPlace } from "./cold-place.ts";
 import { inParallel } from "./parallel.ts";
@@ -11,6 +12,8 @@ export interface NamespaceUse {
   bytes: number;
   /** That have events of it. */
   segments: number;
+  /** Events that retention took away; undefined where they were not counted. */
+  expired: number | undefined;
 }
 
 export interface ObjectsUse {
@@ -37,19 +40,26 @@ export const namespaceIn = (partition: string) => /^run\/([^:]*):/.exec(partitio
 export async function storageUse(
   { objects, cluster }: Pick<ColdPlace, "objects" | "cluster">,
   manifests: readonly Manifest[],
+  { countsExpired = false }: { readonly countsExpired?: boolean } = {},
 ): Promise<StorageUse> {
   const entries = manifests.flatMap(({ segments }) => segments);
-  const parts = await inParallel(entries, indexesAtOnce, (entry) => eventsByNamespace(objects, entry));
+  const lives = countsExpired ? new Map<Partition, Life>() : undefined;
+  const parts = await inParallel(entries, indexesAtOnce, (entry) => eventsByNamespace(objects, entry, lives));
   const namespaces = new Map<string, NamespaceUse>();
   for (const [at, { summary }] of entries.entries()) {
     const bytes = summary.segmentBytes + summary.indexBytes;
     for (const [namespace, events] of parts[at] ?? []) {
-      const use = namespaces.get(namespace) ?? { namespace, events: 0, bytes: 0, segments: 0 };
+      const use = namespaces.get(namespace) ?? { namespace, events: 0, bytes: 0, segments: 0, expired: countsExpired ? 0 : undefined };
       namespaces.set(namespace, use);
       use.events += events;
       use.bytes += Math.round((bytes * events) / summary.rows);
       use.segments++;
     }
+  }
+  // What is sealed of a partition has no gap but where its history expired.
+  for (const [partition, { end, events }] of lives ?? []) {
+    const use = namespaces.get(namespaceIn(partition));
+    if (use !== undefined) use.expired = (use.expired ?? 0) + end - events;
   }
   const named = new Set<string>();
   const sum = (all: readonly { readonly key: string; readonly bytes: number }[]): ObjectsUse => {
@@ -80,14 +90,28 @@ function objectsOf({ segment, index, summary }: SegmentEntry) {
   ];
 }
 
-async function eventsByNamespace(objects: ObjectStore, entry: SegmentEntry): Promise<ReadonlyMap<string, number>> {
+/** What is there of one partition. */
+interface Life {
+  end: number;
+  events: number;
+}
+
+/** With `lives`, every index is read, and what it has of each partition is added up there. */
+async function eventsByNamespace(
+  objects: ObjectStore,
+  entry: SegmentEntry,
+  lives: Map<Partition, Life> | undefined,
+): Promise<ReadonlyMap<string, number>> {
   const { summary } = entry;
   const only = onlyNamespace(summary);
-  if (only !== undefined) return new Map(summary.rows === 0 ? [] : [[only, summary.rows]]);
+  if (only !== undefined && lives === undefined) return new Map(summary.rows === 0 ? [] : [[only, summary.rows]]);
   const events = new Map<string, number>();
   for await (const { partition, firstSeq, endSeq } of segmentReader(objects, entry).partitions()) {
     const namespace = namespaceIn(partition);
     events.set(namespace, (events.get(namespace) ?? 0) + endSeq - firstSeq);
+    if (lives === undefined) continue;
+    const life = lives.get(partition) ?? { end: 0, events: 0 };
+    lives.set(partition, { end: Math.max(life.end, endSeq), events: life.events + endSeq - firstSeq });
   }
   return events;
 }

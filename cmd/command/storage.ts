@@ -2,7 +2,7 @@
 import type { ShardInfo } from "#proto";
 import type { Manifest } from "#store";
 import { type ColdOptions, ColdPlace } from "../cold/cold-place.ts";
-import { type ObjectsUse, type StorageUse, storageUse } from "../cold/storage-use.ts";
+import { type NamespaceUse, type ObjectsUse, type StorageUse, storageUse } from "../cold/storage-use.ts";
 import { withRemote } from "../connect.ts";
 import type { Context, GlobalOptions } from "../context.ts";
 import { type ExitCode, exit } from "../failure.ts";
@@ -12,7 +12,9 @@ import { bytesText } from "../size.ts";
 import { visible } from "../terminal.ts";
 import { rowsMax } from "./cluster.ts";
 
-export interface StorageOptions extends GlobalOptions, ColdOptions {}
+export interface StorageOptions extends GlobalOptions, ColdOptions {
+  readonly expired?: boolean;
+}
 
 /** Records of shards that wait for object storage. */
 interface Hot {
@@ -30,7 +32,7 @@ export async function storage(context: Context, options: StorageOptions): Promis
   const isNamed = options.server !== undefined || (env.HOP_SERVER ?? "") !== "";
   const hot = isNamed ? await hotOf(context, options, manifests) : undefined;
   progress.update("adding up");
-  const use = await storageUse(place, manifests);
+  const use = await storageUse(place, manifests, { countsExpired: options.expired === true });
   progress.done();
   if (output.isForPeople) show(output, use, hot);
   else if (output.format === "ids") for (const { namespace } of use.namespaces) output.line(namespace);
@@ -56,12 +58,14 @@ function hotOf(context: Context, options: StorageOptions, manifests: readonly Ma
 const many = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 function show(output: Output, use: StorageUse, hot: Hot | undefined): void {
+  const isCounted = use.namespaces.some(({ expired }) => expired !== undefined);
   output.table(
     [
       { title: "NAMESPACE", value: ({ namespace }) => (namespace === "" ? "(none)" : visible(namespace)) },
       { title: "EVENTS", value: ({ events }) => String(events), align: "right" },
       { title: "SIZE", value: ({ bytes }) => bytesText(bytes), align: "right" },
       { title: "SEGMENTS", value: ({ segments }) => String(segments), align: "right" },
+      ...(isCounted ? [{ title: "EXPIRED", value: ({ expired }: NamespaceUse) => String(expired ?? 0), align: "right" } as const] : []),
     ],
     use.namespaces,
   );

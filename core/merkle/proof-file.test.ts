@@ -284,3 +284,10 @@ test("a later history or root is consistent with every root saved before it, and
 test("nothing checked is nothing verified", () => {
   expect(isVerified([])).toBe(false);
 });
+
+test("of a root from before a known range nothing can be said, and that is no consent", () => {
+  const checks = historyChecks(savedAt(3), { partition: samplePartition, nodes, firstSeq: 4 }, bunHasher);
+  expect(failed(checks)).toEqual(["saved-consistency"]);
+  expect(checks.at(-1)?.detail).toContain("nothing can be said of it");
+  expect(failed(historyChecks(savedAt(4), { partition: samplePartition, nodes, firstSeq: 4 }, bunHasher))).toEqual([]);
+});

@@ -39,6 +39,8 @@ export interface CompactorParts extends ShardUploadsParts {
   readonly manifests: ManifestLog;
   readonly tier: ObjectTier;
   readonly states: Pick<SnapshotStores, "checkpoint">;
+  /** Whether any history is known to have expired. */
+  readonly hasExpired: () => boolean;
   /** Shards whose states are to be uploaded anew. */
   readonly statesWanted: Set<ShardId>;
   readonly timing: Timing;
@@ -128,8 +130,7 @@ export class Compactor {
       if (this.isStopped) return;
       try {
         await this.merge(shard, policy);
-        this.removal.begin(shard.shard);
-        for (let i = 0; i < removalsMax && (await this.removeExpired(shard)); i++) if (this.isStopped) return;
+        if (this.parts.hasExpired()) await this.removals(shard);
         await garbage.collect(shard);
       } catch (error) {
         note("warn", "not compacted, and tried again", {
@@ -138,6 +139,18 @@ export class Compactor {
         });
       }
     }
+  }
+
+  /** Histories of the shard expired, by events in its log through `index`. */
+  expired(shard: ShardId, index: number): void {
+    this.removal.note(shard, index);
+  }
+
+  private async removals(shard: SealableShard): Promise<void> {
+    const { sealedThrough } = shard.header();
+    const savedThrough = this.parts.states.checkpoint.meta(shard.shard)?.appliedIndex ?? 0;
+    this.removal.begin(shard.shard, shard.through, { sealedThrough, savedThrough });
+    for (let i = 0; i < removalsMax && !this.isStopped; i++) if (!(await this.removeExpired(shard))) return;
   }
 
   private async merge(shard: SealableShard, policy: CompactionPolicy): Promise<Compaction | undefined> {
@@ -193,7 +206,14 @@ export class Compactor {
       if (!this.removal.isToLookAt(shard.shard, entry.segment, entry.summary.indexBytes)) continue;
       const { events } = await expired.inSegment(entry);
       const isDue = this.removal.isDue(shard.shard, entry.segment, events, events * dueShare >= entry.summary.rows);
-      if (isDue) return (await this.replace(shard, { before, range: [at, at + 1], what: "expired history removed" })) !== undefined;
+      if (!isDue) continue;
+      let done: Compaction | undefined;
+      try {
+        done = await this.replace(shard, { before, range: [at, at + 1], what: "expired history removed" });
+      } finally {
+        if (done === undefined) this.removal.putBack(shard.shard, entry.segment);
+      }
+      return done !== undefined;
     }
     for (const entry of records) {
       if (!this.removal.isToLookAt(shard.shard, entry.key, entry.bytes)) continue;

@@ -19,6 +19,7 @@ export interface ExpirableShard {
   readonly shard: ShardId;
   readonly range: KeyRange;
   expire(due: readonly DueHistory[]): Rejection | undefined;
+  lastIndex(): number;
 }
 
 export interface RetentionParts {
@@ -26,10 +27,12 @@ export interface RetentionParts {
   readonly note: Note;
   /** Between two looks. */
   readonly lookMs: number;
-  readonly runs: Pick<RunQuery, "ended" | "show">;
+  readonly runs: Pick<RunQuery, "ended" | "show" | "hasExpired">;
   readonly namespaces: () => Iterable<Entry>;
   readonly shards: () => Iterable<ExpirableShard>;
   readonly isReady: () => boolean;
+  /** Told that histories expired, by events in a shard's log through an index. */
+  readonly expired: (shard: ShardId, index: number) => void;
 }
 
 /** Of one policy and shard, in one round: a history costs a record of some hundred bytes. */
@@ -90,8 +93,10 @@ export class Retention {
     for (let page = 0; page < pagesMax && !this.isStopped; page++) {
       const rows = runs.ended({ ...wanted, after, limit: limits.expiredRunsMax });
       if (rows.length === 0) return;
+      const before = shard.lastIndex();
       const refused = shard.expire(rows.map((row) => this.due(row, entry, retentionMs)));
       if (refused !== undefined) throw HopError.from(refused);
+      if (shard.lastIndex() > before) this.parts.expired(shard.shard, shard.lastIndex());
       after = rows.at(-1);
       // Others run in between.
       await new Promise((resolve) => setImmediate(resolve));
@@ -130,6 +135,11 @@ export function* expirableShards(replicas: Replicas): Generator<ExpirableShard> 
     const { first, last, manifest } = replica.machine.header();
     // Where nothing is sealed, nothing can be removed.
     if (manifest === 0) continue;
-    yield { shard, range: { first, last }, expire: (due) => host.change((own, nowMs) => own.expire(due, nowMs)) };
+    yield {
+      shard,
+      range: { first, last },
+      expire: (due) => host.change((own, nowMs) => own.expire(due, nowMs)),
+      lastIndex: () => replica.machine.lastIndex,
+    };
   }
 }

@@ -65,10 +65,18 @@ export function upkeepOf(parts: UpkeepParts): Upkeep {
     ...shared,
     shards,
     policy: pace?.compaction ?? compactionDefault,
+    hasExpired: () => parts.retention?.runs.hasExpired() ?? false,
     garbage: new Garbage({ ...shared, ...(pace?.garbage ?? garbageDefault) }),
   });
   const retention =
-    parts.retention === undefined ? undefined : new Retention({ ...shared, ...parts.retention, shards: () => expirableShards(replicas()) });
+    parts.retention === undefined
+      ? undefined
+      : new Retention({
+          ...shared,
+          ...parts.retention,
+          shards: () => expirableShards(replicas()),
+          expired: (shard, index) => compactor.expired(shard, index),
+        });
   const blobs = new BlobUploader({ ...parts, uploads: parts.blobs, shards });
   return {
     compact: async (wanted) => {

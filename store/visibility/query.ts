@@ -74,6 +74,11 @@ export class RunQuery {
     return (this.database.query(sql).all(namespace, beforeMs, ...named, ...keys, ...from, limit) as StoredRun[]).map(rowOf);
   }
 
+  /** Whether the history of any run expired. */
+  hasExpired(): boolean {
+    return this.database.query("SELECT 1 FROM run WHERE expired_ms > 0 LIMIT 1").get() !== null;
+  }
+
   /** SHA-256 over all rows in hex: equal for equal projections. */
   digest(): string {
     this.refresh();

@@ -37,6 +37,7 @@ export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
     CREATE INDEX run_type ON run (type, started_ms DESC, run, generation);
     CREATE INDEX run_key ON run (key, run, generation);
     CREATE INDEX run_ended ON run (namespace, closed_ms, run, generation) WHERE closed_ms > 0 AND expired_ms = 0;
+    CREATE INDEX run_expired ON run (expired_ms) WHERE expired_ms > 0;
     CREATE TABLE applied (shard INTEGER PRIMARY KEY, applied_index INTEGER NOT NULL) STRICT;
   `,
 };

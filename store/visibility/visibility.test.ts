@@ -400,6 +400,7 @@ test("a history that expired leaves the rows that its event names, also where no
     [2, 3000, true],
     [1, 2000, true],
   ]);
+  expect(query.hasExpired()).toBe(true);
   const digest = query.digest();
   // As sealed segments may have it: all of it, some of it, or nothing but that event and what came later.
   const events: PlacedEvent[] = [];

@@ -22,7 +22,12 @@ class Town {
   /** By partition, the events below that expired. */
   readonly expired = new Map<string, number>();
   readonly statesWanted = new Set<ShardId>();
-  readonly states = { checkpoint: { load: (partition: Partition) => this.savedState(partition) } as CheckpointStore };
+  readonly states = {
+    checkpoint: {
+      load: (partition: Partition) => this.savedState(partition),
+      meta: () => ({ appliedIndex: asIndex(1e6) }),
+    } as unknown as CheckpointStore,
+  };
   readonly notes: string[] = [];
   private header: Pick<ShardHeader, "sealedThrough" | "manifest" | "manifestSha256"> = {
     sealedThrough: 0,
@@ -56,7 +61,7 @@ class Town {
     range: wholeRange,
     epoch: 1,
     clockMs: 0,
-    through: asIndex(1e6),
+    through: asIndex(0),
     header: () => this.header as ShardHeader,
     record: ({ through, manifest, sha256 }: ShardSealed) => {
       this.header = { sealedThrough: through, manifest, manifestSha256: sha256 };
@@ -81,6 +86,7 @@ class Town {
       blobs,
       states: this.states,
       statesWanted: this.statesWanted,
+      hasExpired: () => this.expired.size > 0,
       isReady: () => true,
       shards: () => [this.led],
       seal: sealSegment,
@@ -236,6 +242,7 @@ test("what expired leaves the objects once the event that says so is sealed, and
   const { compactor } = town.node();
   const look = () => compactor.look();
   town.expired.set(partition, end);
+  compactor.expired(shard, town.writer.index);
   await look();
   // The event is in the log alone yet: who has only the objects would take what is missing for lost.
   await town.check();

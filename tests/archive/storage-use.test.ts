@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { asIndex } from "#core/base";
-import { blobKey, MemoryLogStore } from "#store";
+import { blobKey, MemoryLogStore, recordsOfSegments, type SegmentEntry, sealSegment } from "#store";
 import { namespaceIn, storageUse } from "../../cmd/cold/storage-use.ts";
 import { event, RecordWriter, fixtureShard as shard } from "../../store/event-fixture.ts";
 import { cluster, SealedShard } from "./sealed-shard.ts";
@@ -43,4 +43,25 @@ test("events are counted by namespace, sizes are divided where a segment has sev
     { count: 1, bytes: 5 },
   ]);
   expect(manifest.through).toBe(asIndex(18));
+});
+
+test("what retention took away is counted from what histories lack, where it is asked for", async () => {
+  const log = new MemoryLogStore();
+  const writer = new RecordWriter(log);
+  const sealed = new SealedShard();
+  for (let i = 0; i < 6; i++) writer.record(event.signal("run/a:1"), event.signal("run/b:1"), event.signal("run/a:1"));
+  writer.record(event.expired("run/a:1"));
+  await writer.settle();
+  const { manifest } = await sealed.seal(log, shard, writer.index, 1 << 20);
+  const [entry] = manifest.segments as [SegmentEntry];
+  const parts = [{ summary: entry.summary, reader: sealed.cold.tier.reader(entry) }];
+  const records = recordsOfSegments(parts, { expiredEnd: (partition) => (partition === "run/a:1" ? 12 : 0), removed: () => {} });
+  const less = await sealed.put(await sealSegment(records, { ...entry.summary, mayLack: true }));
+  const count = async (segments: readonly SegmentEntry[], countsExpired: boolean) => {
+    const use = await storageUse({ objects: sealed.cold.objects, cluster } as never, [{ ...manifest, segments }], { countsExpired });
+    return use.namespaces.map(({ namespace, events, expired }) => `${namespace} ${events} ${expired ?? "not counted"}`).sort();
+  };
+  expect(await count([entry], true)).toEqual(["a 13 0", "b 6 0"]);
+  expect(await count([less], true)).toEqual(["a 1 12", "b 6 0"]);
+  expect(await count([less], false)).toEqual(["a 1 not counted", "b 6 not counted"]);
 });

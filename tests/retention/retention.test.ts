@@ -1,9 +1,11 @@
 /** Histories of ended runs go from object storage when their time is over, and nothing that was proven of them breaks. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { bagPeaks, savedRootText } from "#core/merkle";
 import { unpackChunks } from "../../node/seal/chunk-objects.ts";
+import { bunHasher } from "../hashers.ts";
 import { manifestsIn, rootOf, SealingNodes } from "../restore/restore-fixture.ts";
 import { until } from "../until.ts";
 
@@ -40,6 +42,13 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+/** The root of the run's first event alone, as somebody kept it then. */
+async function cutRoot(file: string, name: string): Promise<void> {
+  const events = JSON.parse(await town.nodes.ok(["audit", name, "-o", "json"])) as { events: readonly { hash: string }[] };
+  const peaks = Uint8Array.fromHex(events.events[0]?.hash as string);
+  writeFileSync(file, savedRootText({ partition: `run/${name}`, size: 1, peaks, root: bagPeaks(bunHasher, 1, peaks) }));
+}
+
 /** Whether an object that a newest manifest names has the text in an event, uncompressed. */
 const recordsSay = (text: string) =>
   [...manifestsIn(objects).values()]
@@ -67,6 +76,8 @@ test("an ended run's history goes from every object, and its root is still known
   const rootFile = join(folder, "gone0.root");
   const proofFile = join(folder, "gone0.proof");
   const early = join(folder, "early.root");
+  const started = join(folder, "started.root");
+  await cutRoot(started, "brief:gone0");
   const before = rootOf(await town.nodes.ok(["audit", "brief:gone0", "--save-root", rootFile, "--proof", proofFile]));
   await town.nodes.ok(["audit", "brief:box", "--save-root", early]);
   await town.sealedUp();
@@ -104,6 +115,15 @@ test("an ended run's history goes from every object, and its root is still known
     { run: "brief:box", generation: 1, type: "collects", status: "completed", gone: false },
     ...["gone0", "gone1", "gone2"].map((name) => ({ run: `brief:${name}`, generation: 1, type: "greet", status: "completed", gone: true })),
   ]);
+  expect(await town.nodes.ok(["storage", "--expired", "--object-store", store()])).toMatch(
+    /^NAMESPACE .* EXPIRED[\s\S]*^brief .* [1-9]\d*$/m,
+  );
+  // A root from before the end is neither confirmed nor doubted.
+  const short = await audit("brief:gone0", "--root", started);
+  expect([short.code, short.stderr]).toEqual([
+    1,
+    expect.stringMatching(/can't be compared with [\s\S]*saved when the run had ended, or later/),
+  ]);
   // A type with a word of its own keeps its history.
   expect(await town.nodes.ok(["audit", "brief:box", "--root", early])).toContain("RunCompleted");
 }, 200_000);
@@ -126,6 +146,24 @@ test("others are as they were, and lists, results and refusals say what is there
   expect([asked.code, asked.stderr]).toEqual([5, expect.stringContaining("was taken away by retention")]);
 }, 60_000);
 
+test("histories that a split divided between two logs expire too", async () => {
+  const names = Array.from({ length: 6 }, (_, i) => `half${i}`);
+  await town.nodes.ok(["namespace", "set", "brief", "--retention", "forever"]);
+  await Promise.all(names.map((name) => run(name, `${secret}-${name}`)));
+  await town.nodes.ok(["shard", "split", "1"]);
+  await town.nodes.whole(1);
+  await town.sealedUp();
+  await town.nodes.ok(["namespace", "set", "brief", "--retention", "1s"]);
+  const left = async () =>
+    (await sql("SELECT count(*)::INT AS rows FROM events WHERE partition LIKE 'run/brief:half%'")) as { rows: number }[];
+  await until(async () => (await left())[0]?.rows === names.length, { what: "the rows to go", withinMs: 120_000 });
+  const shards = (await sql(
+    "SELECT DISTINCT shard FROM events WHERE kind = 'HistoryExpired' AND partition LIKE 'run/brief:half%'",
+  )) as unknown[];
+  expect(shards).toHaveLength(2);
+  for (const name of names) expect((await audit(`brief:${name}`, "--object-store", store())).stdout).toContain("was taken away on");
+}, 180_000);
+
 test("a name goes on after its history expired, on the same chain", async () => {
   await town.nodes.ok(["namespace", "set", "brief", "--retention", "forever"]);
   const rootFile = join(folder, "gone1.root");
@@ -138,7 +176,7 @@ test("a name goes on after its history expired, on the same chain", async () => 
 test("a backup without what expired is whole, and a cluster is rebuilt from it that says the same", async () => {
   await town.sealedUp();
   const { code, stdout, stderr } = await town.nodes.run(["backup", "verify", "--object-store", store()]);
-  expect([code, stdout, stderr]).toEqual([0, expect.stringContaining("3 of them expired"), expect.stringContaining("All of it is there")]);
+  expect([code, stdout, stderr]).toEqual([0, expect.stringContaining("9 of them expired"), expect.stringContaining("All of it is there")]);
   const before = rootOf(await town.nodes.ok(["audit", "brief:gone0"]));
   await town.kill();
   const rebuilt = new SealingNodes(1, objects);
@@ -155,7 +193,7 @@ test("a backup without what expired is whole, and a cluster is rebuilt from it t
     ]);
     expect(
       listed
-        .filter((each) => each.historyExpiredAt !== null)
+        .filter((each) => each.historyExpiredAt !== null && each.run.includes("gone"))
         .map(({ run: name, generation }) => `${name} ${generation}`)
         .sort(),
     ).toEqual(["gone0", "gone1", "gone2"].map((name) => `brief:${name} 1`));
