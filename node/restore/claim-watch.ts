@@ -5,6 +5,7 @@
  * are looked at each time, tell it for certain. A restore that was killed shows no sign of life: where nothing has
  * changed over a number of looks, its claim is declared void and this cluster goes on.
  */
+import { errorText } from "#core/base";
 import { claimBeatKey, type ObjectStore } from "#store";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
@@ -91,7 +92,7 @@ export class ClaimWatch {
       await this.follow(above.filter(({ state }) => state === "open").map(({ epoch }) => epoch));
     } catch (error) {
       // Object storage that can't be asked takes nothing either.
-      note("info", "claims could not be looked at", { reason: error instanceof Error ? error.message : String(error) });
+      note("info", "claims could not be looked at", { reason: errorText(error) });
     }
   }
 

@@ -5,7 +5,7 @@
  *
  * It goes on behind what is damaged, so that one look tells all of it.
  */
-import { bytesEqual, fromHex, type Hasher, HopError, type ShardId, toHex } from "#core/base";
+import { bytesEqual, errorText, fromHex, type Hasher, HopError, type ShardId, toHex } from "#core/base";
 import { uploadedPlacement } from "#core/placement";
 import { EventKind, encodePlacementStates, toBytes } from "#proto";
 import {
@@ -299,7 +299,7 @@ class Verify {
       return true;
     } catch (error) {
       if (error instanceof HopError && error.reason === "STORE_UNAVAILABLE") throw error;
-      this.fault(key, error instanceof Error ? error.message : String(error));
+      this.fault(key, errorText(error));
       return false;
     }
   }

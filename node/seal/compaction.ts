@@ -7,7 +7,7 @@
  * put where there is none of its number, then the shard's log records it. The old objects stay for
  * as long as somebody may read by an older manifest (compaction-garbage.ts).
  */
-import { bytesEqual, HopError, InvariantError, type Partition, type ShardId } from "#core/base";
+import { bytesEqual, errorText, HopError, InvariantError, type Partition, type ShardId } from "#core/base";
 import {
   type Manifest,
   type ManifestLog,
@@ -20,6 +20,7 @@ import {
   type StoredManifest,
 } from "#store";
 import type { SnapshotStores } from "../replica/snapshot.ts";
+import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import type { Garbage } from "./compaction-garbage.ts";
@@ -74,8 +75,7 @@ export class Compactor {
   private readonly parts: CompactorParts;
   private readonly uploads: ShardUploads;
   private readonly removal: RemovalPlan;
-  private stopTimer = () => {};
-  private isStopped = false;
+  private readonly rounds: Rounds;
   /** One piece of work at a time: garbage is looked for when nothing is being made. */
   private busy: Promise<unknown> | undefined;
 
@@ -83,18 +83,20 @@ export class Compactor {
     this.parts = parts;
     this.uploads = new ShardUploads(parts);
     this.removal = new RemovalPlan({ timing: parts.timing, graceMs: parts.garbage.graceMs });
-  }
-
-  start(): void {
-    this.stopTimer = this.parts.timing.after(this.parts.lookMs, () => {
-      if (this.busy === undefined && this.parts.isReady()) void this.look();
-      this.start();
+    const { timing, lookMs, isReady } = parts;
+    this.rounds = new Rounds({
+      timing,
+      everyMs: lookMs,
+      round: () => (this.busy === undefined && isReady() ? this.look() : undefined),
     });
   }
 
+  start(): void {
+    this.rounds.start();
+  }
+
   stop(): void {
-    this.isStopped = true;
-    this.stopTimer();
+    this.rounds.stop();
   }
 
   /** One look at every shard. What fails is told, and tried again with the next one. */
@@ -127,16 +129,13 @@ export class Compactor {
     garbage.lookAfter(led.map(({ shard }) => shard));
     this.removal.lookAfter(led.map(({ shard }) => shard));
     for (const shard of led) {
-      if (this.isStopped) return;
+      if (this.rounds.isStopped) return;
       try {
         await this.merge(shard, policy);
         if (this.parts.hasExpired()) await this.removals(shard);
         await garbage.collect(shard);
       } catch (error) {
-        note("warn", "not compacted, and tried again", {
-          shard: shard.shard,
-          reason: error instanceof Error ? error.message : String(error),
-        });
+        note("warn", "not compacted, and tried again", { shard: shard.shard, reason: errorText(error) });
       }
     }
   }
@@ -150,7 +149,7 @@ export class Compactor {
     const { sealedThrough } = shard.header();
     const savedThrough = this.parts.states.checkpoint.meta(shard.shard)?.appliedIndex ?? 0;
     this.removal.begin(shard.shard, shard.through, { sealedThrough, savedThrough });
-    for (let i = 0; i < removalsMax && !this.isStopped; i++) if (!(await this.removeExpired(shard))) return;
+    for (let i = 0; i < removalsMax && !this.rounds.isStopped; i++) if (!(await this.removeExpired(shard))) return;
   }
 
   private async merge(shard: SealableShard, policy: CompactionPolicy): Promise<Compaction | undefined> {

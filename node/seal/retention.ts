@@ -5,12 +5,13 @@
  *
  * Nothing is remembered between rounds: what was not given up is found again.
  */
-import { HopError, type KeyRange, limits, type Rejection, type RunId, runPartition, type ShardId } from "#core/base";
+import { errorText, HopError, type KeyRange, limits, type Rejection, type RunId, runPartition, type ShardId } from "#core/base";
 import type { Entry } from "#core/placement";
 import { type RetentionPolicy, retentionOf } from "#core/policy";
 import type { DueHistory } from "#core/shard";
 import type { RunQuery, RunRow } from "#store";
 import type { Replicas } from "../replica/replicas.ts";
+import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 
@@ -40,37 +41,28 @@ const pagesMax = 400;
 
 export class Retention {
   private readonly parts: RetentionParts;
-  private stopTimer = () => {};
-  private isStopped = false;
-  private isBusy = false;
+  private readonly rounds: Rounds;
 
   constructor(parts: RetentionParts) {
     this.parts = parts;
+    const { timing, lookMs, isReady } = parts;
+    this.rounds = new Rounds({ timing, everyMs: lookMs, round: () => (isReady() ? this.round() : undefined) });
   }
 
   start(): void {
-    this.stopTimer = this.parts.timing.after(this.parts.lookMs, () => {
-      if (!this.isBusy && this.parts.isReady()) void this.round();
-      this.start();
-    });
+    this.rounds.start();
   }
 
   stop(): void {
-    this.isStopped = true;
-    this.stopTimer();
+    this.rounds.stop();
   }
 
   /** One look at every policy. What fails is told, and tried again with the next one. */
   async round(): Promise<void> {
-    this.isBusy = true;
-    try {
-      for (const entry of [...this.parts.namespaces()]) {
-        const policy = policyOf(entry);
-        if (policy === undefined) continue;
-        for (const shard of [...this.parts.shards()]) await this.attempt(shard, entry, policy);
-      }
-    } finally {
-      this.isBusy = false;
+    for (const entry of [...this.parts.namespaces()]) {
+      const policy = policyOf(entry);
+      if (policy === undefined) continue;
+      for (const shard of [...this.parts.shards()]) await this.attempt(shard, entry, policy);
     }
   }
 
@@ -81,8 +73,11 @@ export class Retention {
       const { retentionMs } = policy;
       if (retentionMs !== undefined) await this.expire(shard, entry, { retentionMs, types: { except: [...policy.types.keys()] } });
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      this.parts.note("warn", "histories not expired, and tried again", { shard: shard.shard, namespace: entry.name, reason });
+      this.parts.note("warn", "histories not expired, and tried again", {
+        shard: shard.shard,
+        namespace: entry.name,
+        reason: errorText(error),
+      });
     }
   }
 
@@ -90,7 +85,7 @@ export class Retention {
     const { runs, timing } = this.parts;
     const wanted = { namespace: entry.name, beforeMs: timing.wallMs() - retentionMs, ranges: [shard.range], types };
     let after: RunRow | undefined;
-    for (let page = 0; page < pagesMax && !this.isStopped; page++) {
+    for (let page = 0; page < pagesMax && !this.rounds.isStopped; page++) {
       const rows = runs.ended({ ...wanted, after, limit: limits.expiredRunsMax });
       if (rows.length === 0) return;
       const before = shard.lastIndex();
