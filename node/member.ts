@@ -324,7 +324,7 @@ export class Member {
       bundles: () => this.keeping.bundles(),
       isReady: () => cold.storage.isProven && claims.mayWrite(),
       isRetired: (shard) => this.placement.view.retired.has(shard),
-      seal: (records, options) => thread.seal(records, options),
+      work: thread,
     };
     const sealer = sealerOf(parts);
     const upkeep = upkeepOf({

@@ -15,6 +15,9 @@ export const realTiming: Timing = {
   },
 };
 
+/** Long work that nobody waits for lets everything else have its turn. */
+export const breath = (timing: Timing): Promise<void> => new Promise((resolve) => void timing.after(0, resolve));
+
 /** One tick of the groups' clock, in milliseconds. */
 export const tickMs = 50;
 

@@ -6,7 +6,7 @@
  */
 import { asIndex, asShardId } from "#core/base";
 import { busyShard } from "../store/segment/sealed/records-fixture.ts";
-import { sealSegment } from "../store/segment/sealed/seal.ts";
+import { sealSegment } from "../store/segment/sealed/seal-work.ts";
 import { SealedReader } from "../store/segment/sealed/sealed-reader.ts";
 import type { Piece, SealedSegment } from "../store/segment/sealed/summary.ts";
 import { inMemory } from "../store/segment/sealed/verify.ts";

@@ -24,6 +24,7 @@ import {
   openObjectStore,
   type RecordToSeal,
   type SegmentEntry,
+  sealInPlace,
   sealSegment,
 } from "#store";
 import { coldSource } from "../cmd/cold/cold-history.ts";
@@ -32,6 +33,7 @@ import { hasher } from "../node/hasher.ts";
 import { BlobUploads } from "../node/seal/blob-uploads.ts";
 import { sealPolicyDefault } from "../node/seal/seal-policy.ts";
 import { ShardUploads } from "../node/seal/shard-uploads.ts";
+import { realTiming } from "../node/timing.ts";
 import { busyShard, RecordMaker } from "../store/segment/sealed/records-fixture.ts";
 import { bun } from "./command.ts";
 
@@ -67,7 +69,7 @@ interface Figures {
 async function build(folder: string, { events, segmentBytes }: { readonly events: number; readonly segmentBytes: number }): Promise<Store> {
   const objects = openObjectStore(`file://${join(folder, "objects")}`);
   const blobs = new BlobUploads({ cluster, objects, blob: () => Promise.reject(new Error("no event names a blob")) });
-  const uploads = new ShardUploads({ cluster, objects, hasher, blobs });
+  const uploads = new ShardUploads({ cluster, objects, work: sealInPlace, timing: realTiming, blobs });
   const maker = new RecordMaker();
   const segments: SegmentEntry[] = [];
   const begunMs = performance.now();

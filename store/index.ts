@@ -87,8 +87,9 @@ export {
   type RecordToSeal,
   unpackRecords,
 } from "./segment/sealed/record-batch.ts";
-export { type SealOptions, sealSegment } from "./segment/sealed/seal.ts";
+export type { SealOptions } from "./segment/sealed/seal.ts";
 export { SealThread } from "./segment/sealed/seal-thread.ts";
+export { type PackedObject, packObject, type SealWork, sealInPlace, sealSegment } from "./segment/sealed/seal-work.ts";
 export { type HistoryWanted, type SealedHistory, SealedReader, type SealedRow } from "./segment/sealed/sealed-reader.ts";
 export {
   type Piece,

@@ -9,19 +9,7 @@
  */
 import { asIndex, errorText, HopError, type Index, type KeyRange, placementShard, type ShardId } from "#core/base";
 import type { RetiredShard } from "#core/placement";
-import type {
-  LogStore,
-  Manifest,
-  ManifestLog,
-  ObjectTier,
-  RecordsEntry,
-  RecordToSeal,
-  SealedSegment,
-  SealOptions,
-  SegmentEntry,
-  StoredManifest,
-} from "#store";
-import { unpackRecords } from "#store";
+import type { LogStore, Manifest, ManifestLog, ObjectTier, RecordsEntry, SealWork, SegmentEntry, StoredManifest } from "#store";
 import { birthIndex } from "../replica/births.ts";
 import { archiveThrough } from "../replica/snapshot.ts";
 import { Rounds } from "../rounds.ts";
@@ -53,7 +41,7 @@ export interface ArchiveParts extends ShardUploadsParts {
   readonly log: LogStore;
   readonly timing: Timing;
   readonly note: Note;
-  readonly seal: (records: Iterable<RecordToSeal>, options: SealOptions) => Promise<SealedSegment>;
+  readonly work: SealWork;
   /** Object storage has proven itself. */
   readonly isReady: () => boolean;
   readonly owners: () => Iterable<ArchiveOwner>;
@@ -135,13 +123,13 @@ export class ArchiveKeeper {
    * states go, once whoever rebuilds the cluster finds those of its keys at the shard that took it in.
    */
   private async rest({ shard, through }: RetiredShard, before: StoredManifest | undefined, owner: ArchiveOwner): Promise<Manifest> {
-    const { log, seal, bytesMax, cluster, restoreEpoch, node } = this.parts;
+    const { work, bytesMax, cluster, restoreEpoch, node } = this.parts;
     const first = asIndex((before?.manifest.through ?? 0) + 1);
     const segments: SegmentEntry[] = [];
     const keepsStates = before?.manifest.checkpoint !== undefined && !(await this.areStatesElsewhere(before));
     const records: RecordsEntry[] = keepsStates ? [...before.manifest.records] : [];
     for (let next = first; next <= through; ) {
-      const part = await readUnsealed(log, { shard, first: next, through }, bytesMax);
+      const part = await readUnsealed(this.parts, { shard, first: next, through }, bytesMax);
       const isMissing = part.batches.length === 0 || part.first > (segments.length > 0 || before !== undefined ? next : birthIndex + 1);
       if (isMissing)
         throw new HopError(
@@ -149,9 +137,7 @@ export class ArchiveKeeper {
           `Cannot seal shard ${shard} to its end at ${through}: this node has no record ${next} of it`,
         );
       await this.uploads.blobs(part.blobs);
-      segments.push(
-        await this.uploads.segment(await seal(unpackRecords(part.batches), { shard, firstIndex: part.first, lastIndex: part.last })),
-      );
+      segments.push(await this.uploads.segment(await work.segment(part.batches, { shard, firstIndex: part.first, lastIndex: part.last })));
       if (keepsStates) records.push(...(await this.uploads.records(shard, part.batches)));
       next = asIndex(part.last + 1);
     }

@@ -12,6 +12,7 @@ import type { Note } from "../shard/shard-host.ts";
 import type { Timing } from "../timing.ts";
 import type { BlobUploads } from "./blob-uploads.ts";
 import { noteBlobs } from "./event-blobs.ts";
+import { pacedScan } from "./paced-scan.ts";
 import type { SealableShard } from "./sealer.ts";
 
 export interface BlobUploaderParts {
@@ -78,7 +79,7 @@ export class BlobUploader {
   private async namedBehind(shard: ShardId, begin: number, through: number): Promise<{ last: number; blobs: ReadonlySet<string> }> {
     const blobs = new Set<string>();
     let bytes = 0;
-    for await (const { index, kind, body } of this.parts.log.scan(shard, asIndex(begin + 1), asIndex(through + 1))) {
+    for await (const { index, kind, body } of pacedScan(this.parts, shard, { from: asIndex(begin + 1), end: asIndex(through + 1) })) {
       if (kind === "data" && body.length > 0) noteBlobs(body, blobs);
       bytes += body.length;
       if (bytes >= partBytes) return { last: index, blobs };

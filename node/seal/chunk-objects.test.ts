@@ -1,13 +1,14 @@
 import { expect, test } from "bun:test";
 import { Prng } from "#core/base";
-import { packChunks, unpackChunks } from "./chunk-objects.ts";
+import { packObject } from "#store";
+import { plainObjects, unpackChunks } from "./chunk-objects.ts";
 
 const prng = new Prng(3);
 const random = (bytes: number) => Uint8Array.from({ length: bytes }, () => prng.below(256));
 
 async function packed(chunks: readonly Uint8Array[]): Promise<Uint8Array[]> {
   const objects: Uint8Array[] = [];
-  for await (const object of packChunks(chunks)) objects.push(object);
+  for await (const plain of plainObjects(chunks)) objects.push(packObject(plain).bytes);
   return objects;
 }
 

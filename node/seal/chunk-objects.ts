@@ -9,8 +9,8 @@ const objectBytesMax = 16 << 20;
 /** A compressed object that claims to be larger is not one of ours. */
 const plainBytesMax = 256 << 20;
 
-/** Objects that hold `chunks` in order. */
-export async function* packChunks(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+/** What objects that hold `chunks` in order are the frames of. */
+export async function* plainObjects(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let parts: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of chunks) {
@@ -19,11 +19,11 @@ export async function* packChunks(chunks: Iterable<Uint8Array> | AsyncIterable<U
     parts.push(length, chunk.slice());
     bytes += 4 + chunk.length;
     if (bytes < objectBytesMax) continue;
-    yield compressed(parts);
+    yield Buffer.concat(parts);
     parts = [];
     bytes = 0;
   }
-  if (bytes > 0) yield compressed(parts);
+  if (bytes > 0) yield Buffer.concat(parts);
 }
 
 /** What an object packs. `name` is for the message of the `HopError` HASH_MISMATCH where it is not one. */
@@ -36,10 +36,6 @@ export function* unpackChunks(object: Uint8Array, name: string): Generator<Uint8
     yield plain.subarray(at + 4, end);
     at = end;
   }
-}
-
-function compressed(parts: readonly Uint8Array[]): Uint8Array {
-  return Bun.zstdCompressSync(Buffer.concat(parts), { level: 3 });
 }
 
 function decompressed(object: Uint8Array, name: string): Uint8Array {

@@ -12,10 +12,10 @@ import {
   type Manifest,
   type ManifestLog,
   type ObjectTier,
-  type RecordToSeal,
+  packRecords,
   recordsOfSegments,
   type SealedSegment,
-  type SealOptions,
+  type SealWork,
   type SegmentEntry,
   type StoredManifest,
 } from "#store";
@@ -48,7 +48,7 @@ export interface CompactorParts extends ShardUploadsParts {
   readonly note: Note;
   readonly isReady: () => boolean;
   readonly shards: () => Iterable<SealableShard>;
-  readonly seal: (records: AsyncIterable<RecordToSeal>, options: SealOptions) => Promise<SealedSegment>;
+  readonly work: SealWork;
 }
 
 /** What became of some segments. */
@@ -234,7 +234,7 @@ export class Compactor {
   }
 
   private async merged(manifest: Manifest, entries: readonly SegmentEntry[]): Promise<SealedSegment> {
-    const { tier, seal } = this.parts;
+    const { tier, work } = this.parts;
     const { shard } = manifest;
     const [first, last] = [entries[0], entries.at(-1)] as [SegmentEntry, SegmentEntry];
     const segments = entries.map((entry) => ({ summary: entry.summary, reader: tier.reader(entry) }));
@@ -245,7 +245,7 @@ export class Compactor {
     const expiredEnd = (partition: Partition) => ends.get(partition) ?? 0;
     const records = recordsOfSegments(segments, { expiredEnd, removed: () => removed++ });
     const options = { shard, firstIndex: first.summary.firstIndex, lastIndex: last.summary.lastIndex, mayLack: true };
-    const sealed = await seal(records, options);
+    const sealed = await work.segment(packRecords(records), options);
     const rows = entries.reduce((sum, { summary }) => sum + summary.rows, 0);
     if (sealed.summary.rows !== rows - removed)
       throw new InvariantError(

@@ -13,7 +13,7 @@ import {
   manifestKey,
   manifestPrefix,
   type ObjectFaults,
-  sealSegment,
+  sealInPlace,
 } from "#store";
 import { RecordWriter, fixtureShard as shard, writeLife } from "../../store/event-fixture.ts";
 import { bunHasher, digest } from "../../tests/hashers.ts";
@@ -74,7 +74,7 @@ class Town {
       hasher: bunHasher,
       timing: realTiming,
       note: () => {},
-      seal: sealSegment,
+      work: sealInPlace,
       blobs: new BlobUploads({ cluster, objects: uploaded, blob: () => Promise.reject(new Error("no blob is read")) }),
       shards: () => [],
       relatives: () => [],

@@ -17,12 +17,9 @@ import {
   type ManifestLog,
   type ObjectStore,
   type ObjectTier,
-  type RecordToSeal,
-  type SealedSegment,
-  type SealOptions,
+  type SealWork,
   type SegmentEntry,
   type StoredManifest,
-  unpackRecords,
 } from "#store";
 import { birthIndex } from "../replica/births.ts";
 import { type SnapshotStores, takeSnapshot } from "../replica/snapshot.ts";
@@ -67,7 +64,7 @@ export interface SealerParts extends Omit<ForgettableParts, "tier"> {
   readonly hasher: Hasher;
   readonly timing: Timing;
   readonly note: Note;
-  readonly seal: (records: Iterable<RecordToSeal>, options: SealOptions) => Promise<SealedSegment>;
+  readonly work: SealWork;
   readonly blobs: BlobUploads;
   /** Shards whose states are to be uploaded with the next seal, which comes soon then. */
   readonly statesWanted: Set<ShardId>;
@@ -185,11 +182,11 @@ export class Sealer {
   /** Returns what it sealed; undefined where there was no event to seal. */
   async seal(shard: SealableShard): Promise<{ through: number; events: number; manifest: number } | undefined> {
     const before = await this.current(shard);
-    const { policy, log } = this.parts;
+    const { policy } = this.parts;
     const { through } = shard;
     const range = { shard: shard.shard, first: asIndex((before?.manifest.through ?? 0) + 1), through };
     if (range.first > through) return undefined;
-    const head = await readUnsealed(log, range, policy.bytesMax);
+    const head = await readUnsealed(this.parts, range, policy.bytesMax);
     // A child's states are wanted even where nothing has happened in it.
     const isForStates = (before === undefined && shard.header().ancestor.length > 0) || this.parts.statesWanted.has(shard.shard);
     if (head.events === 0 && head.last >= through && !isForStates) return undefined;
@@ -204,11 +201,11 @@ export class Sealer {
     // States are saved when they are: a new checkpoint may end before what is sealed already.
     const records = (before?.manifest.records ?? []).filter(({ last }) => last > (checkpoint?.appliedIndex ?? 0));
     let events = 0;
-    for (let part = head; ; part = await readUnsealed(log, { ...range, first: asIndex(part.last + 1) }, policy.bytesMax)) {
+    for (let part = head; ; part = await readUnsealed(this.parts, { ...range, first: asIndex(part.last + 1) }, policy.bytesMax)) {
       await this.uploads.blobs(part.blobs);
       segments.push(
         await this.uploads.segment(
-          await this.parts.seal(unpackRecords(part.batches), { shard: shard.shard, firstIndex: part.first, lastIndex: part.last }),
+          await this.parts.work.segment(part.batches, { shard: shard.shard, firstIndex: part.first, lastIndex: part.last }),
         ),
       );
       records.push(...(await this.uploads.records(shard.shard, behind(part.batches, checkpoint?.appliedIndex ?? 0))));

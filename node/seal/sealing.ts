@@ -1,6 +1,6 @@
 /** Object storage as a node uses it: what seals the shards that it leads, and where sealed histories are read. */
 import { asIndex, type Hasher, type ShardId } from "#core/base";
-import { type LogStore, ManifestLog, type ObjectStore, ObjectTier, type RecordToSeal, type SealedSegment, type SealOptions } from "#store";
+import { type LogStore, ManifestLog, type ObjectStore, ObjectTier, type SealWork } from "#store";
 import type { Replicas } from "../replica/replicas.ts";
 import type { ShardReplica } from "../replica/shard-replica.ts";
 import type { SnapshotStores } from "../replica/snapshot.ts";
@@ -47,7 +47,7 @@ export interface SealingParts {
   readonly bundles: () => Iterable<Uint8Array>;
   readonly isReady: () => boolean;
   readonly isRetired: (shard: ShardId) => boolean;
-  readonly seal: (records: Iterable<RecordToSeal> | AsyncIterable<RecordToSeal>, options: SealOptions) => Promise<SealedSegment>;
+  readonly work: SealWork;
 }
 
 export function sealerOf(parts: SealingParts): Sealer {

@@ -2,8 +2,8 @@
  * Puts what is to outlive the cluster into object storage, and believes that it is there only when
  * it has been read back: the log is forgotten on the strength of it.
  */
-import { asIndex, type Hasher, type Index, type ShardId } from "#core/base";
-import type { SealedSegment } from "#store";
+import { asIndex, type Index, type ShardId } from "#core/base";
+import type { SealedSegment, SealWork } from "#store";
 import {
   batchExtent,
   checkpointKey,
@@ -15,14 +15,16 @@ import {
   segmentIndexKey,
   segmentKey,
 } from "#store";
+import { breath, type Timing } from "../timing.ts";
 import type { BlobUploads } from "./blob-uploads.ts";
-import { packChunks } from "./chunk-objects.ts";
+import { plainObjects } from "./chunk-objects.ts";
 import { storeObject } from "./object-put.ts";
 
 export interface ShardUploadsParts {
   readonly cluster: string;
   readonly objects: ObjectStore;
-  readonly hasher: Hasher;
+  readonly work: SealWork;
+  readonly timing: Timing;
   readonly blobs: BlobUploads;
 }
 
@@ -48,8 +50,8 @@ export class ShardUploads {
   /** Objects that hold the chunks of a shard's states as of `appliedIndex`. */
   async checkpoint(shard: ShardId, appliedIndex: Index, chunks: Iterable<Uint8Array>): Promise<StoredObject[]> {
     const stored: StoredObject[] = [];
-    for await (const bytes of packChunks(chunks)) {
-      const sha256 = this.hash(bytes);
+    for await (const plain of plainObjects(this.paced(chunks))) {
+      const { bytes, sha256 } = await this.parts.work.pack(plain);
       // Parts of one checkpoint are told apart by their number, where the index of a range would be.
       const range = { shard, first: asIndex(stored.length), last: appliedIndex, sha256 };
       const key = checkpointKey(this.parts.cluster, range);
@@ -64,8 +66,8 @@ export class ShardUploads {
     const stored: RecordsEntry[] = [];
     for (const batch of batches) {
       const { first, last } = batchExtent(batch);
-      for await (const bytes of packChunks([batch])) {
-        const sha256 = this.hash(bytes);
+      for await (const plain of plainObjects([batch])) {
+        const { bytes, sha256 } = await this.parts.work.pack(plain);
         const key = recordsKey(this.parts.cluster, { shard, first, last, sha256 });
         await this.store(key, bytes, sha256);
         stored.push({ key, bytes: bytes.length, sha256, first, last });
@@ -83,9 +85,11 @@ export class ShardUploads {
     return storeObject(this.parts.objects, { key, bytes, sha256 });
   }
 
-  private hash(bytes: Uint8Array): Uint8Array {
-    const out = new Uint8Array(32);
-    this.parts.hasher.sha256(bytes, out);
-    return out;
+  /** Each chunk is read from the saved states at once, and there may be many. */
+  private async *paced(chunks: Iterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    for (const chunk of chunks) {
+      yield chunk;
+      await breath(this.parts.timing);
+    }
   }
 }

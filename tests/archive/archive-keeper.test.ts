@@ -1,11 +1,11 @@
 /** Logs that nobody leads any more: sealed to their end once, and released where they are archive. */
 import { expect, test } from "bun:test";
 import { asIndex, asShardId, type Index, wholeRange } from "#core/base";
-import { MemoryLogStore, sealSegment } from "#store";
+import { MemoryLogStore, sealInPlace } from "#store";
 import { ArchiveKeeper, type ArchiveParts } from "../../node/seal/archive-keeper.ts";
 import { BlobUploads } from "../../node/seal/blob-uploads.ts";
+import { realTiming } from "../../node/timing.ts";
 import { event, RecordWriter } from "../../store/event-fixture.ts";
-import { bunHasher } from "../hashers.ts";
 import { until } from "../until.ts";
 import { cluster, SealedShard } from "./sealed-shard.ts";
 
@@ -25,16 +25,15 @@ async function node(sealed: SealedShard, parts: Partial<ArchiveParts> = {}) {
   const keeper = new ArchiveKeeper({
     ...sealed.cold,
     cluster,
-    hasher: bunHasher,
     blobs: new BlobUploads({ cluster, objects: sealed.cold.objects, blob: () => Promise.reject(new Error("there are no blobs")) }),
     node: 1,
     restoreEpoch: 1,
     bytesMax: 1000,
     lookMs: 1000,
     log,
-    timing: { monotonicMs: () => 0, wallMs: () => 0, after: () => () => {} },
+    timing: { monotonicMs: () => 0, wallMs: () => 0, after: realTiming.after },
     note: (_, what, fields) => void notes.push(`${what} ${fields?.reason ?? ""}`.trim()),
-    seal: sealSegment,
+    work: sealInPlace,
     isReady: () => true,
     owners: () => [{ shard: left, range: wholeRange, epoch: 3, clockMs: 0, ancestors: [gone] }],
     hasReplica: () => false,

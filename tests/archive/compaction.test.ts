@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { asIndex, asSeq, type Index, type Partition, type ShardId, wholeRange } from "#core/base";
 import { EventKind, encodeRunState, type ShardHeader, type ShardSealed, toBytes } from "#proto";
-import { type CheckpointStore, type LogStore, MemoryLogStore, manifestKey, sealSegment, TieredSegmentStore } from "#store";
+import { type CheckpointStore, type LogStore, MemoryLogStore, manifestKey, sealInPlace, TieredSegmentStore } from "#store";
 import { Compactor } from "../../node/seal/compaction.ts";
 import { Garbage } from "../../node/seal/compaction-garbage.ts";
 import type { SealableShard } from "../../node/seal/sealer.ts";
@@ -89,7 +89,7 @@ class Town {
       hasExpired: () => this.expired.size > 0,
       isReady: () => true,
       shards: () => [this.led],
-      seal: sealSegment,
+      work: sealInPlace,
     });
     return { compactor, garbage };
   }

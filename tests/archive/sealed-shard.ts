@@ -9,13 +9,13 @@ import {
   type SealedSegment,
   type SegmentEntry,
   type StoredManifest,
-  sealSegment,
+  sealInPlace,
   segmentIndexKey,
   segmentKey,
-  unpackRecords,
 } from "#store";
 import { openColdStore } from "../../node/seal/sealing.ts";
 import { readUnsealed } from "../../node/seal/unsealed-range.ts";
+import { realTiming } from "../../node/timing.ts";
 import { bunHasher } from "../hashers.ts";
 
 export const cluster = "hop_0123456789abcdef";
@@ -48,8 +48,8 @@ export class SealedShard {
     const before = await manifests.newest(shard);
     const segments = [...(before?.manifest.segments ?? [])];
     for (let first = asIndex((before?.manifest.through ?? 0) + 1); first <= through; ) {
-      const part = await readUnsealed(log, { shard, first, through }, bytesMax);
-      const sealed = await sealSegment(unpackRecords(part.batches), { shard, firstIndex: part.first, lastIndex: part.last });
+      const part = await readUnsealed({ log, timing: realTiming }, { shard, first, through }, bytesMax);
+      const sealed = await sealInPlace.segment(part.batches, { shard, firstIndex: part.first, lastIndex: part.last });
       segments.push(await this.put(sealed));
       first = asIndex(part.last + 1);
     }

@@ -76,15 +76,13 @@ export class Strace implements AsyncDisposable {
     const begun = this.calls().filter((line) => !line.includes("<... "));
     const at = this.calls().findIndex((line) => line.includes("(INJECTED)") || line.includes("(DELAYED)"));
     if (at < 0) return undefined;
-    const line = this.calls()[at] as string;
+    const calls = this.calls();
+    const line = calls[at] as string;
     if (!line.includes("<... ")) return begun.indexOf(line) + 1;
     const thread = line.split(" ")[0] as string;
-    const start = this.calls()
-      .slice(0, at)
-      .findLastIndex((each) => each.startsWith(`${thread} `) && each.includes("unfinished"));
-    return this.calls()
-      .slice(0, start + 1)
-      .filter((each) => !each.includes("<... ")).length;
+    const start = calls.slice(0, at).findLastIndex((each) => each.startsWith(`${thread} `) && each.includes("unfinished"));
+    const before = calls.slice(0, start < 0 ? at : start).filter((each) => !each.includes("<... "));
+    return before.length + 1;
   }
 
   /** Resolves when a call was held back for so long that nothing else can be in its way. */

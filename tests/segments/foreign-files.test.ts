@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { asIndex, asShardId, type Partition } from "#core/base";
 import { CorruptionError } from "../../store/corruption-error.ts";
 import { busyShard } from "../../store/segment/sealed/records-fixture.ts";
-import { sealSegment } from "../../store/segment/sealed/seal.ts";
+import { sealSegment } from "../../store/segment/sealed/seal-work.ts";
 import { SealedReader } from "../../store/segment/sealed/sealed-reader.ts";
 import type { SealedObject } from "../../store/segment/sealed/verified-objects.ts";
 import { checkSealed, inMemory } from "../../store/segment/sealed/verify.ts";

@@ -8,7 +8,7 @@ import { asIndex, asShardId, Prng, toHex } from "#core/base";
 import { decodeEvent, fromBytes } from "#proto";
 import type { RecordToSeal } from "../../store/segment/sealed/record-batch.ts";
 import { busyShard, RecordMaker } from "../../store/segment/sealed/records-fixture.ts";
-import { sealSegment } from "../../store/segment/sealed/seal.ts";
+import { sealSegment } from "../../store/segment/sealed/seal-work.ts";
 import { SealedReader } from "../../store/segment/sealed/sealed-reader.ts";
 import type { SealedSegment } from "../../store/segment/sealed/summary.ts";
 import { inMemory } from "../../store/segment/sealed/verify.ts";

@@ -7,9 +7,10 @@ import { asIndex, asShardId } from "#core/base";
 import { compileExecutable } from "../../scripts/build.ts";
 import { CorruptionError } from "../../store/corruption-error.ts";
 import type { RecordToSeal } from "../../store/segment/sealed/record-batch.ts";
+import { packRecords } from "../../store/segment/sealed/record-batch.ts";
 import { busyShard } from "../../store/segment/sealed/records-fixture.ts";
-import { sealSegment } from "../../store/segment/sealed/seal.ts";
 import { SealThread } from "../../store/segment/sealed/seal-thread.ts";
+import { packObject, sealSegment } from "../../store/segment/sealed/seal-work.ts";
 import { root } from "../sources.ts";
 
 const place = fs.mkdtempSync(join(tmpdir(), "hop-seal-"));
@@ -29,13 +30,22 @@ const records = [...busyShard(5000)];
 test("a thread seals what the function seals, one segment after the other", async () => {
   const some = records.slice(0, 100);
   const [all, few, none] = await Promise.all([
-    thread.seal(records, optionsOf(records)),
-    thread.seal(some, optionsOf(some)),
-    thread.seal([], { shard: asShardId(2), firstIndex: asIndex(8), lastIndex: asIndex(7) }),
+    thread.segment(packRecords(records), optionsOf(records)),
+    thread.segment(packRecords(some), optionsOf(some)),
+    thread.segment(packRecords([]), { shard: asShardId(2), firstIndex: asIndex(8), lastIndex: asIndex(7) }),
   ]);
   expect(all).toEqual(await sealSegment(records, optionsOf(records)));
   expect(few).toEqual(await sealSegment(some, optionsOf(some)));
   expect(none.summary.rows).toBe(0);
+});
+
+test("a thread packs what is packed in place, and what it is given to do meanwhile comes behind", async () => {
+  const plain = () => new TextEncoder().encode("packed ".repeat(10_000));
+  const [packed, sealed] = await Promise.all([thread.pack(plain()), thread.segment(packRecords(records), optionsOf(records))]);
+  const { bytes, sha256 } = packObject(plain());
+  expect([Buffer.from(packed.bytes).equals(bytes), Buffer.from(packed.sha256).equals(sha256)]).toEqual([true, true]);
+  expect(Bun.zstdDecompressSync(packed.bytes as Uint8Array<ArrayBuffer>).length).toBe(70_000);
+  expect(sealed.summary.lastIndex).toBe(asIndex(records.length));
 });
 
 test("the event loop turns while a thread seals", async () => {
@@ -47,7 +57,7 @@ test("the event loop turns while a thread seals", async () => {
   };
   const many = [...busyShard(20_000)];
   turn();
-  await thread.seal(many, optionsOf(many));
+  await thread.segment(packRecords(many), optionsOf(many));
   const besides = turns;
   await sealSegment(many, optionsOf(many));
   isDone = true;
@@ -58,7 +68,7 @@ test("the event loop turns while a thread seals", async () => {
 test("what can't be sealed is said as the function says it, and the thread goes on", async () => {
   const gap = records.toSpliced(7, 1);
   const messageOf = (work: Promise<unknown>) => work.then(String, (error: Error) => `${error instanceof CorruptionError} ${error.message}`);
-  const refused = await messageOf(thread.seal(gap, optionsOf(records)));
+  const refused = await messageOf(thread.segment(packRecords(gap), optionsOf(records)));
   expect(refused).toStartWith("true Cannot seal");
   expect(refused).toBe(await messageOf(sealSegment(gap, optionsOf(records))));
   function* failing(): Generator<RecordToSeal> {
@@ -66,19 +76,19 @@ test("what can't be sealed is said as the function says it, and the thread goes 
     throw new Error("the log can't be read");
   }
   // `.rejects` would wait for it without letting the thread's answers in.
-  expect(await messageOf(thread.seal(failing(), optionsOf(records)))).toBe("false the log can't be read");
-  expect((await thread.seal(records, optionsOf(records))).summary.lastIndex).toBe(asIndex(records.length));
+  expect(await messageOf(thread.segment(packRecords(failing()), optionsOf(records)))).toBe("false the log can't be read");
+  expect((await thread.segment(packRecords(records), optionsOf(records))).summary.lastIndex).toBe(asIndex(records.length));
 });
 
 test("a thread that is closed gives up what is under way, and takes nothing more", async () => {
   const closed = new SealThread();
-  const sealing = closed.seal(records, optionsOf(records));
-  const next = closed.seal(records, optionsOf(records));
+  const sealing = closed.segment(packRecords(records), optionsOf(records));
+  const next = closed.segment(packRecords(records), optionsOf(records));
   const outcomes = Promise.allSettled([sealing, next]);
   setImmediate(() => closed.close());
   const want = { status: "rejected", reason: expect.objectContaining({ reason: "STORE_UNAVAILABLE" }) };
   expect(await outcomes).toEqual([want, want] as never);
-  await expect(closed.seal(records, optionsOf(records))).rejects.toMatchObject({ reason: "STORE_UNAVAILABLE" });
+  await expect(closed.segment(packRecords(records), optionsOf(records))).rejects.toMatchObject({ reason: "STORE_UNAVAILABLE" });
 });
 
 test("the executable carries the thread", async () => {

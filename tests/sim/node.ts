@@ -6,7 +6,7 @@ import { asIndex, asNodeId, firstDataShard, type NodeId, type Partition, placeme
 import type { ClusterView } from "#core/placement";
 import { messageOf } from "#core/raft";
 import { decodeTransferRequest, fromBytes, type Identity, type NodeInfo } from "#proto";
-import { type CheckpointStore, MemoryDisk, sealSegment, TieredSegmentStore } from "#store";
+import { type CheckpointStore, MemoryDisk, sealInPlace, TieredSegmentStore } from "#store";
 import { MailRoad } from "../../node/cluster/mail.ts";
 import { Placement } from "../../node/cluster/placement.ts";
 import { servePlacement } from "../../node/cluster/placement-service.ts";
@@ -392,7 +392,7 @@ export class SimNode {
       statesWanted: new Set(),
       isReady: () => true,
       isRetired: (shard) => this.placement.view.retired.has(shard),
-      seal: sealSegment,
+      work: sealInPlace,
     };
   }
 

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { asIndex, asSeq, asShardId, type Partition, toHex } from "#core/base";
 import { CorruptionError } from "../../corruption-error.ts";
 import { RecordMaker } from "./records-fixture.ts";
-import { sealSegment } from "./seal.ts";
+import { sealSegment } from "./seal-work.ts";
 import { SealedReader } from "./sealed-reader.ts";
 import { decodeDirectory, type RowGroupPlace } from "./segment-directory.ts";
 import { type SealedSegment, type SegmentSummary, sealedFormat } from "./summary.ts";

@@ -7,7 +7,7 @@ import { HistoryPart } from "./history-part.ts";
 import { unpackBlock } from "./index-block.ts";
 import type { RecordToSeal } from "./record-batch.ts";
 import { busyShard, RecordMaker } from "./records-fixture.ts";
-import { sealSegment } from "./seal.ts";
+import { sealSegment } from "./seal-work.ts";
 import { decodeDirectory, encodeDirectory, type RowGroupPlace } from "./segment-directory.ts";
 import type { SealedSegment } from "./summary.ts";
 

@@ -4,7 +4,7 @@ import { EventKind } from "#proto";
 import { type Removal, recordsOfSegments } from "./merged-records.ts";
 import type { RecordToSeal } from "./record-batch.ts";
 import { busyShard, RecordMaker } from "./records-fixture.ts";
-import { sealSegment } from "./seal.ts";
+import { sealSegment } from "./seal-work.ts";
 import { SealedReader } from "./sealed-reader.ts";
 import type { SealedSegment } from "./summary.ts";
 import { inMemory } from "./verify.ts";

@@ -4,12 +4,14 @@ import { CorruptionError } from "../../corruption-error.ts";
 import { RowTable } from "./row-table.ts";
 import { sealTable } from "./seal.ts";
 import type { SealReply, SealRequest } from "./seal-message.ts";
+import { packObject } from "./seal-work.ts";
 
 declare const self: Worker;
 
 let table: RowTable | undefined;
 
 async function answer(request: SealRequest): Promise<SealReply> {
+  if (request.kind === "pack") return { kind: "packed", packed: packObject(request.plain) };
   if (request.kind === "begin") {
     table = new RowTable(request);
     return { kind: "taken" };
@@ -29,8 +31,12 @@ function failure(error: unknown): SealReply {
   return { kind: "failed", message: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
+function buffersOf(reply: SealReply): ArrayBufferLike[] {
+  if (reply.kind === "sealed") return [reply.sealed.segment.buffer, reply.sealed.index.buffer];
+  return reply.kind === "packed" ? [reply.packed.bytes.buffer] : [];
+}
+
 self.onmessage = async ({ data }: MessageEvent<SealRequest>) => {
   const reply = await answer(data).catch(failure);
-  const buffers = reply.kind === "sealed" ? [reply.sealed.segment.buffer as ArrayBuffer, reply.sealed.index.buffer as ArrayBuffer] : [];
-  self.postMessage(reply, buffers);
+  self.postMessage(reply, buffersOf(reply) as ArrayBuffer[]);
 };

@@ -4,7 +4,7 @@ import { asIndex, asSeq, asShardId, asTerm, keyOfDigest, type Partition } from "
 import { EventKind } from "#proto";
 import type { RecordToSeal } from "./record-batch.ts";
 import { busyShard, type MadeEvent, RecordMaker } from "./records-fixture.ts";
-import { sealSegment } from "./seal.ts";
+import { sealSegment } from "./seal-work.ts";
 import { SealedReader } from "./sealed-reader.ts";
 import type { SealedSegment } from "./summary.ts";
 import { inMemory } from "./verify.ts";

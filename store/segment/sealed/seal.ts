@@ -9,9 +9,8 @@ import { packBlocks } from "./index-block.ts";
 import { type ColumnName, columns } from "./parquet-columns.ts";
 import { type FooterRowGroup, magic, parquetFooter } from "./parquet-footer.ts";
 import { digestOf, filterOf } from "./partition-filter.ts";
-import { packRecords, type RecordToSeal } from "./record-batch.ts";
 import { type RowGroup, rowGroups } from "./row-group.ts";
-import { RowTable, type RowTableOptions } from "./row-table.ts";
+import type { RowTable, RowTableOptions } from "./row-table.ts";
 import { type BlockPlace, type Extent, encodeDirectory, type RowGroupPlace } from "./segment-directory.ts";
 import { type Piece, type SealedSegment, type SegmentExtent, type SegmentSummary, sealedFormat } from "./summary.ts";
 import { auditSealed } from "./verify.ts";
@@ -19,16 +18,6 @@ import { auditSealed } from "./verify.ts";
 /** Index of the first and the last record, both inclusive; every one between must come. */
 export interface SealOptions extends RowTableOptions {
   readonly lastIndex: Index;
-}
-
-/** Rejects with `CorruptionError` where records are missing or a chain is broken. */
-export async function sealSegment(
-  records: AsyncIterable<RecordToSeal> | Iterable<RecordToSeal>,
-  options: SealOptions,
-): Promise<SealedSegment> {
-  const table = new RowTable(options);
-  for await (const batch of packRecords(records)) table.add(batch);
-  return sealTable(table, options.lastIndex);
 }
 
 /** Makes the two objects of what a table has gathered, and reads them back: the log is deleted on the strength of them. */
