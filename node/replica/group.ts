@@ -71,6 +71,13 @@ interface Awaiting {
   readonly answers: readonly Message[];
 }
 
+/**
+ * Whoever has nothing yet gives no vote: it may have been a member before, and what it acknowledged then went when it was
+ * removed. A leader of a past membership counts on it still. It has something when a snapshot has come, which has the
+ * membership that made it a member again.
+ */
+const asksForVote = ({ kind }: Message) => kind === MessageKind.preVote || kind === MessageKind.vote;
+
 export class Group {
   readonly shard: ShardId;
   private readonly parts: GroupParts;
@@ -246,7 +253,7 @@ export class Group {
   }
 
   receive(message: Message): void {
-    if (this.isStopped) return;
+    if (this.isStopped || (asksForVote(message) && this.lastIndex === 0)) return;
     if (message.kind === MessageKind.append || message.kind === MessageKind.heartbeat || message.kind === MessageKind.snapshot)
       this.received++;
     // Beats only keep a group going: where there is nothing else it is to sleep.

@@ -74,8 +74,9 @@ export class Checkpointer {
   }
 
   private schedule(): void {
-    // What is called on the way here may have begun one, which goes on by itself.
+    // What is called on the way here may have begun one, which goes on by itself, or ended one, which has its timer.
     if (this.isStopped || this.taken !== undefined) return;
+    this.stopTimer();
     const backlog = this.parts.machine.figures().dirtyRuns / rowsMax;
     const pause = this.flushes.length > 0 ? 0 : backlog <= 1 ? this.idleMs : Math.max(intervalMs / backlog, intervalMsMin);
     this.stopTimer = this.parts.timing.after(this.isFailing ? failedMs : pause, () => this.round());

@@ -46,6 +46,23 @@ export const plantedBugs: readonly PlantedBug[] = [
     ["readsAreLinearizable"],
   ),
   bug(
+    "a-blank-member-votes",
+    "A member that was removed, and comes again with nothing, votes for a leader of the membership before",
+    "node/replica/group.ts",
+    "|| (asksForVote(message) && this.lastIndex === 0)",
+    "",
+    [
+      "moreUpToDate",
+      "leaderCompleteness",
+      "committedLogsArePrefixes",
+      "committedIsDurable",
+      "quorumLog",
+      "noAckedEventLost",
+      "InvariantError",
+    ],
+    [260],
+  ),
+  bug(
     "membership-before-its-commit-is-kept",
     "A change of membership is acted on before a crash would leave its commit known",
     "node/replica/replica.ts",
