@@ -31,7 +31,7 @@ async function node(sealed: SealedShard, parts: Partial<ArchiveParts> = {}) {
     bytesMax: 1000,
     lookMs: 1000,
     log,
-    timing: { monotonicMs: () => 0, wallMs: () => 0, after: realTiming.after },
+    timing: { monotonicMs: () => 0, wallMs: () => 0, after: (ms, run) => realTiming.after(ms, run) },
     note: (_, what, fields) => void notes.push(`${what} ${fields?.reason ?? ""}`.trim()),
     work: sealInPlace,
     isReady: () => true,
