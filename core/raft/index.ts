@@ -11,7 +11,7 @@ export {
   noConf,
   votersOf,
 } from "./membership.ts";
-export { messageOf } from "./message.ts";
+export { asksForVote, isOfLeader, messageOf } from "./message.ts";
 export { type Proposal, Raft } from "./raft.ts";
 export type { MemberStatus, RaftStatus } from "./status.ts";
 export {

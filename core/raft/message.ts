@@ -1,4 +1,4 @@
-/** Messages as they come off the wire: the codec's own objects, once they are known to make sense. */
+/** Messages as they come off the wire: the codec's own objects, once they are known to make sense, and what they are of. */
 import type { RaftMessage } from "#proto";
 import { confProblem, noConf } from "./membership.ts";
 import { type Message, MessageKind } from "./types.ts";
@@ -18,3 +18,9 @@ export function messageOf(decoded: RaftMessage): Message | { readonly problem: s
   const problem = confProblem(message.snapshot?.conf ?? noConf);
   return problem === undefined ? message : { problem: `in its snapshot's configuration ${problem}` };
 }
+
+/** Only who leads sends it. */
+export const isOfLeader = ({ kind }: Message) =>
+  kind === MessageKind.append || kind === MessageKind.heartbeat || kind === MessageKind.snapshot;
+
+export const asksForVote = ({ kind }: Message) => kind === MessageKind.preVote || kind === MessageKind.vote;

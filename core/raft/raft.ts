@@ -20,6 +20,7 @@ import { onAppend, onHeartbeat, onSnapshot, wantsSnapshot } from "./follower.ts"
 import * as leading from "./leader.ts";
 import { leaseTick } from "./lease.ts";
 import { changedBy, confChangeBytes, confProblem, isVoter } from "./membership.ts";
+import { asksForVote, isOfLeader } from "./message.ts";
 
 import { RaftState } from "./state.ts";
 import { type RaftStatus, statusOf } from "./status.ts";
@@ -41,7 +42,6 @@ import {
 
 export type { Proposal } from "./leader.ts";
 
-const leaderKinds: ReadonlySet<MessageKind> = new Set([MessageKind.append, MessageKind.heartbeat, MessageKind.snapshot]);
 const replyKinds: ReadonlySet<MessageKind> = new Set([
   MessageKind.appendReply,
   MessageKind.heartbeatReply,
@@ -269,7 +269,7 @@ export class Raft {
       this.answerOldTerm(message);
       return "ok";
     }
-    if (message.kind === MessageKind.vote || message.kind === MessageKind.preVote) onVoteRequest(state, message);
+    if (asksForVote(message)) onVoteRequest(state, message);
     else if (state.role === "leader") leading.stepLeader(state, message);
     else this.stepOther(message);
     return "ok";
@@ -290,10 +290,10 @@ export class Raft {
   private acceptTerm(message: Message): boolean {
     const { state } = this;
     const { kind, term } = message;
-    if ((kind === MessageKind.vote || kind === MessageKind.preVote) && !message.transfer && isBound(state)) return false;
+    if (asksForVote(message) && !message.transfer && isBound(state)) return false;
     // A pre-vote asks about a term that nobody is in; if it is granted, neither is its reply.
     if (kind === MessageKind.preVote || (kind === MessageKind.preVoteReply && !message.reject)) return true;
-    state.becomeFollower(term, leaderKinds.has(kind) ? message.from : nobody);
+    state.becomeFollower(term, isOfLeader(message) ? message.from : nobody);
     return true;
   }
 
@@ -312,7 +312,7 @@ export class Raft {
   private stepOther(message: Message): void {
     const { state } = this;
     const { kind } = message;
-    if (leaderKinds.has(kind)) {
+    if (isOfLeader(message)) {
       if (state.role === "follower") {
         state.electionElapsed = 0;
         state.leader = message.from;

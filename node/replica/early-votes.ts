@@ -4,7 +4,7 @@
  * so that the candidate need not ask again: who asks anew before the answers are there throws them away.
  */
 import type { ShardId } from "#core/base";
-import { type Message, MessageKind } from "#core/raft";
+import { asksForVote, type Message } from "#core/raft";
 
 /** Longer than replicas that keep up are apart; older ones are asked anew by then. */
 const keptMs = 300;
@@ -27,7 +27,7 @@ export class EarlyVotes {
 
   /** Keeps the newest request of each candidate; anything else is not for later. */
   keep(shard: ShardId, message: Message): void {
-    if (message.kind !== MessageKind.preVote && message.kind !== MessageKind.vote) return;
+    if (!asksForVote(message)) return;
     const others = this.fresh().filter((each) => each.shard !== shard || each.message.from !== message.from);
     this.kept = [...others.slice(1 - requestsMax), { shard, message, atMs: this.nowMs() }];
   }

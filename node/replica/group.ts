@@ -8,9 +8,11 @@
 import { assert, type Index, type NodeId, type ShardId, type Term } from "#core/base";
 import {
   type Append,
+  asksForVote,
   type ConfState,
   confChangeOf,
   type Entry,
+  isOfLeader,
   type Message,
   MessageKind,
   membersOf,
@@ -70,13 +72,6 @@ interface Awaiting {
   readonly position: number;
   readonly answers: readonly Message[];
 }
-
-/**
- * Whoever has nothing yet gives no vote: it may have been a member before, and what it acknowledged then went when it was
- * removed. A leader of a past membership counts on it still. It has something when a snapshot has come, which has the
- * membership that made it a member again.
- */
-const asksForVote = ({ kind }: Message) => kind === MessageKind.preVote || kind === MessageKind.vote;
 
 export class Group {
   readonly shard: ShardId;
@@ -252,10 +247,14 @@ export class Group {
     this.pump();
   }
 
+  /**
+   * Whoever has nothing yet gives no vote: it may have been a member before, and what it acknowledged then went when it was
+   * removed. A leader of a past membership counts on it still. It has something when a snapshot has come, which has the
+   * membership that made it a member again.
+   */
   receive(message: Message): void {
     if (this.isStopped || (asksForVote(message) && this.lastIndex === 0)) return;
-    if (message.kind === MessageKind.append || message.kind === MessageKind.heartbeat || message.kind === MessageKind.snapshot)
-      this.received++;
+    if (isOfLeader(message)) this.received++;
     // Beats only keep a group going: where there is nothing else it is to sleep.
     if (message.kind !== MessageKind.heartbeat && message.kind !== MessageKind.heartbeatReply) this.isActive = true;
     if (this.raft.wantsSnapshot(message)) {

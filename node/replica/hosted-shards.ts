@@ -7,7 +7,7 @@ import type { CheckpointStore, LogStore } from "#store";
 import type { LedChanged, LocalShards } from "../cluster/local-shards.ts";
 import type { ReplicaDigests } from "../cluster/verify.ts";
 import type { ShardHost } from "../shard/shard-host.ts";
-import type { Timing } from "../timing.ts";
+import { breath, type Timing } from "../timing.ts";
 import type { CommittedLog, ShardKeys } from "../visibility-pump.ts";
 import type { PlacementReplica } from "./placement-replica.ts";
 import type { Replicas } from "./replicas.ts";
@@ -143,7 +143,7 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     for (const part of this.parts.replicas().get(shard)?.stateParts() ?? []) {
       const one = digestOf(part, this.parts.hasher);
       for (const [i, byte] of one.entries()) sum[i] = (sum[i] as number) ^ byte;
-      await new Promise<void>((resolve) => void this.parts.timing.after(0, resolve));
+      await breath(this.parts.timing);
     }
     return sum;
   }

@@ -8,7 +8,7 @@
  */
 import { asIndex, asTerm, bytesEqual, type KeyRange, type NodeId, overlaps, placementShard, type ShardId } from "#core/base";
 import type { ShardEntry } from "#core/placement";
-import { type Message, MessageKind, membersOf, noConf } from "#core/raft";
+import { isOfLeader, type Message, MessageKind, membersOf, noConf } from "#core/raft";
 import type { ShardHost } from "../shard/shard-host.ts";
 import { tickAt, tickMs } from "../timing.ts";
 import { EarlyVotes } from "./early-votes.ts";
@@ -305,8 +305,7 @@ export class Replicas {
   /** A leader speaks to a member that this node is to have, and has not yet. */
   private admit(shard: ShardId, message: Message): GroupMember | undefined {
     const { log, placement, self, checkpoint } = this.parts;
-    const speaks = message.kind === MessageKind.append || message.kind === MessageKind.heartbeat || message.kind === MessageKind.snapshot;
-    if (!speaks || message.to !== self) return undefined;
+    if (!isOfLeader(message) || message.to !== self) return undefined;
     const entry = placement.entry(shard);
     if (entry === undefined || !(entry.wanted.includes(self) || entry.learners.includes(self))) return undefined;
     // It is born here by the split of a shard that this node has: it may not come before that.

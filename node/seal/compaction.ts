@@ -199,7 +199,7 @@ export class Compactor {
   private async removeExpired(shard: SealableShard): Promise<boolean> {
     const before = await this.recorded(shard);
     if (before === undefined) return false;
-    const expired = new ExpiredEvents({ ...this.parts, checkpoint: this.parts.states.checkpoint }, before.manifest);
+    const expired = this.expiredIn(before.manifest);
     const { segments, records } = before.manifest;
     for (const [at, entry] of segments.entries()) {
       if (!this.removal.isToLookAt(shard.shard, entry.segment, entry.summary.indexBytes)) continue;
@@ -222,6 +222,10 @@ export class Compactor {
     return false;
   }
 
+  private expiredIn(manifest: Manifest): ExpiredEvents {
+    return new ExpiredEvents({ ...this.parts, checkpoint: this.parts.states.checkpoint }, manifest);
+  }
+
   /** The newest manifest, where the shard's log tells of it; one that it does not tell of yet is for the sealer to record. */
   private async recorded(shard: SealableShard): Promise<StoredManifest | undefined> {
     const { manifests, restoreEpoch, tier } = this.parts;
@@ -238,9 +242,11 @@ export class Compactor {
     const { shard } = manifest;
     const [first, last] = [entries[0], entries.at(-1)] as [SegmentEntry, SegmentEntry];
     const segments = entries.map((entry) => ({ summary: entry.summary, reader: tier.reader(entry) }));
-    const expired = new ExpiredEvents({ ...this.parts, checkpoint: this.parts.states.checkpoint }, manifest);
+    const expired = this.expiredIn(manifest);
     const ends = new Map<Partition, number>();
-    for (const entry of entries) for (const [partition, end] of (await expired.inSegment(entry)).ends) ends.set(partition, end);
+    // Each run's saved state is looked at for it: not where nothing expired.
+    for (const entry of this.parts.hasExpired() ? entries : [])
+      for (const [partition, end] of (await expired.inSegment(entry)).ends) ends.set(partition, end);
     let removed = 0;
     const expiredEnd = (partition: Partition) => ends.get(partition) ?? 0;
     const records = recordsOfSegments(segments, { expiredEnd, removed: () => removed++ });

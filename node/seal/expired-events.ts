@@ -19,6 +19,7 @@ import {
   type RecordsEntry,
   type SegmentEntry,
 } from "#store";
+import { breath, type Timing } from "../timing.ts";
 import { unpackChunks } from "./chunk-objects.ts";
 
 export interface ExpiredEventsParts {
@@ -26,6 +27,7 @@ export interface ExpiredEventsParts {
   readonly manifests: Pick<ManifestLog, "newest">;
   readonly tier: Pick<ObjectTier, "reader">;
   readonly checkpoint: Pick<CheckpointStore, "load">;
+  readonly timing: Timing;
 }
 
 export interface Expired {
@@ -88,7 +90,7 @@ export class ExpiredEvents {
 
   /** 0 where nothing of it expired, or nothing may be removed yet. */
   private async endOf(partition: Partition): Promise<number> {
-    if (++this.looked % piecesAtOnce === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (++this.looked % piecesAtOnce === 0) await breath(this.parts.timing);
     const saved = this.parts.checkpoint.load(partition);
     if (saved === undefined) return 0;
     const { expiredEnd, lastIndex, lastShard, size } = fromBytes(decodeRunState, saved.state);

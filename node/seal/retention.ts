@@ -13,7 +13,7 @@ import type { RunQuery, RunRow } from "#store";
 import type { Replicas } from "../replica/replicas.ts";
 import { Rounds } from "../rounds.ts";
 import type { Note } from "../shard/shard-host.ts";
-import type { Timing } from "../timing.ts";
+import { breath, type Timing } from "../timing.ts";
 
 /** A shard that is led here, whose log is sealed. */
 export interface ExpirableShard {
@@ -93,8 +93,7 @@ export class Retention {
       if (refused !== undefined) throw HopError.from(refused);
       if (shard.lastIndex() > before) this.parts.expired(shard.shard, shard.lastIndex());
       after = rows.at(-1);
-      // Others run in between.
-      await new Promise((resolve) => setImmediate(resolve));
+      await breath(timing);
     }
   }
 
