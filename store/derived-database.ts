@@ -7,6 +7,7 @@
  */
 import { Database } from "bun:sqlite";
 import fs from "node:fs";
+import { errorText, HopError } from "#core/base";
 
 export interface DerivedOptions {
   /** A path, or ":memory:". */
@@ -29,6 +30,7 @@ export interface DerivedFormat {
 
 const base = `CREATE TABLE IF NOT EXISTS origin (log_id TEXT NOT NULL) STRICT;`;
 
+/** Throws `HopError` STORE_UNAVAILABLE where the file can't be read now: what it holds is not known then. */
 export function openDerived(options: DerivedOptions, format: DerivedFormat): Database {
   const { path, warn } = options;
   if (path === ":memory:") return create(options, format);
@@ -43,6 +45,43 @@ export function openDerived(options: DerivedOptions, format: DerivedFormat): Dat
 /** Marks the file as not to be used: the next opening sets it aside. */
 export function suspect(path: string): void {
   if (path !== ":memory:") fs.writeFileSync(suspectOf(path), "");
+}
+
+/** Beginnings of the codes by which SQLite says that the system refused it something. */
+const passing = ["SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_NOMEM", "SQLITE_PROTOCOL"];
+
+/**
+ * What an error of SQLite says of its file. `damaged` only where all of it can be read: SQLite takes a disk that fails to
+ * read (EIO) for a damaged file (source: SQLITE_IOERR_CORRUPTFS in its vdbe.c). `other` = the statement's own.
+ */
+export function sqliteFault(path: string, error: unknown): HopError | "damaged" | "other" {
+  const code = String((error as { code?: unknown }).code);
+  if (passing.some((each) => code.startsWith(each))) return unavailable(path, errorText(error), error);
+  if (!code.startsWith("SQLITE_CORRUPT") && code !== "SQLITE_NOTADB") return "other";
+  const why = path === ":memory:" ? undefined : whyUnreadable(path);
+  return why === undefined ? "damaged" : unavailable(path, why, error);
+}
+
+const unavailable = (path: string, why: string, cause: unknown) =>
+  new HopError("STORE_UNAVAILABLE", `Cannot use ${path} now: ${why}; nothing is known to be lost`, { cause });
+
+/** Reads the database and its journal: what the system says where it can't. Takes as long as that, once for each fault. */
+function whyUnreadable(path: string): string | undefined {
+  const chunk = new Uint8Array(1 << 20);
+  for (const each of [`${path}-wal`, path]) {
+    if (!fs.existsSync(each)) continue;
+    try {
+      const fd = fs.openSync(each, "r");
+      try {
+        for (let at = 0, got = 1; got > 0; at += got) got = fs.readSync(fd, chunk, 0, chunk.length, at);
+      } finally {
+        fs.closeSync(fd);
+      }
+    } catch (error) {
+      return errorText(error);
+    }
+  }
+  return undefined;
 }
 
 const suspectOf = (path: string) => `${path}.suspect`;
@@ -66,7 +105,10 @@ function tryOpen({ path, logId }: DerivedOptions, format: DerivedFormat): Databa
     const problem = format.problem(database);
     return problem === undefined ? database : refuse(database, problem);
   } catch (error) {
-    return refuse(database, `it can't be read: ${(error as Error).message}`);
+    const problem = refuse(database, `it can't be read: ${errorText(error)}`);
+    const fault = sqliteFault(path, error);
+    if (fault instanceof HopError) throw fault;
+    return problem;
   }
 }
 

@@ -68,5 +68,18 @@ export class HopError extends Error {
   }
 }
 
+/** What was asked can't be known or done now, and nothing of it was: the same may be asked again. */
+export const isUnavailable = (thrown: unknown): thrown is HopError => thrown instanceof HopError && thrown.reason === "STORE_UNAVAILABLE";
+
+/** What `ask` gives; undefined where that can't be known or done now. */
+export function ifAvailable<T>(ask: () => T): T | undefined {
+  try {
+    return ask();
+  } catch (error) {
+    if (isUnavailable(error)) return undefined;
+    throw error;
+  }
+}
+
 /** What a thing that was thrown says. */
 export const errorText = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));

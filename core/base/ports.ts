@@ -24,7 +24,7 @@ export interface SavedState {
   readonly shard: ShardId;
 }
 
-/** Partition states that were checkpointed and dropped from memory. */
+/** Partition states that were checkpointed and dropped from memory. Both throw `HopError` STORE_UNAVAILABLE while they can't be read. */
 export interface StateReader {
   /** Encoded state and the shard that saved it, or undefined when the partition has none. */
   load(partition: Partition): SavedState | undefined;

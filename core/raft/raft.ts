@@ -197,6 +197,12 @@ export class Raft {
     campaign(state, "transfer");
   }
 
+  /** Gives the lead up, to nobody: whoever asks for votes next may have it. */
+  resign(): void {
+    const { state } = this;
+    if (state.role === "leader") state.becomeFollower(state.term, nobody);
+  }
+
   /** Begins an election now, without waiting for a timeout. */
   campaign(): void {
     campaign(this.state, this.state.config.preVote ? "preVote" : "vote");

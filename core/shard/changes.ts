@@ -10,6 +10,7 @@ import {
   type Index,
   type KeyRange,
   keyText,
+  limits,
   logicalMax,
   type NodeId,
   type Rejection,
@@ -17,17 +18,13 @@ import {
   type ShardId,
   type Term,
 } from "#core/base";
-import { isLive, isSettled, mayBeOffered } from "#core/run";
-import { decodeRecord, fromBytes, RunStatus, type ShardAbsorbed, type ShardChange, type ShardSealed, type ShardSplit } from "#proto";
+import { decodeRecord, fromBytes, type ShardAbsorbed, type ShardChange, type ShardSealed, type ShardSplit } from "#proto";
 import type { ShardContext } from "./context.ts";
-import { pump } from "./delivery.ts";
 import { depart } from "./departure.ts";
 import { applyToHeader, childBirth, encodeHeader } from "./header.ts";
-import type { LiveRun } from "./live-run.ts";
-import { post } from "./outbox.ts";
-import { remindAll } from "./reminders.ts";
-import { adoptHeld, orphanOperation } from "./tasks.ts";
-import { arm, extendHorizon } from "./timers.ts";
+import { resume, wake } from "./reading.ts";
+import { adoptHeld } from "./tasks.ts";
+import { arm } from "./timers.ts";
 
 export interface Leadership {
   readonly term: Term;
@@ -50,21 +47,12 @@ export function lead(ctx: ShardContext, leadership: Leadership): Effect[] {
   ctx.term = term;
   // Where the checkpoint has all, the log's last time is known to the millisecond only: start above it.
   ctx.clock.witness({ timeMs: ctx.nowMs, logical: logicalMax });
-  ctx.horizonMs = ctx.nowMs;
-  extendHorizon(ctx);
+  ctx.horizonMs = ctx.nowMs + limits.timerHorizonMs;
   for (const live of ctx.runs.values()) resume(ctx, live);
+  wake(ctx);
   change(ctx, { kind: "led", value: { node, epoch } });
   arm(ctx);
   return ctx.effects;
-}
-
-function resume(ctx: ShardContext, live: LiveRun): void {
-  live.touchedMs = ctx.nowMs;
-  post(ctx, live);
-  if (!isLive(live.run)) return;
-  remindAll(ctx, live);
-  for (const o of live.run.pending.values()) if (mayBeOffered(o, ctx.nowMs)) orphanOperation(ctx, live, o);
-  if (live.run.status === RunStatus.running && !isSettled(live.run)) ctx.unassigned.add(live);
 }
 
 /** Gives the keys from `at` on to the shard `child`. */
@@ -192,14 +180,7 @@ function applySplit(ctx: ShardContext, index: Index, made: Extract<ShardChange, 
 
 /** What is under way in the new part goes on here. */
 function takeOver(ctx: ShardContext, from: ShardId, range: KeyRange): void {
-  const { states } = ctx.options;
-  for (const partition of states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER, range)) {
-    if (ctx.runs.has(partition)) continue;
-    const live = ctx.find(partition);
-    if (live === undefined) continue;
-    resume(ctx, live);
-    if (ctx.unassigned.has(live)) pump(ctx, live);
-  }
+  wake(ctx, range);
   for (const session of ctx.pool.sessions.values()) adoptHeld(ctx, session, from);
 }
 

@@ -129,6 +129,10 @@ export class ShardContext {
   /** Timers due before this are in the heap. */
   horizonMs = 0;
   armedMs = Number.POSITIVE_INFINITY;
+  /** What this step is about, where it was found to have no state: that is read once. */
+  absent: Partition | undefined;
+  /** What is due and could not be read is looked for again then. */
+  rereadAtMs = Number.POSITIVE_INFINITY;
 
   /** Physical time of the step, never below the log's own clock. */
   nowMs = 0;
@@ -237,6 +241,7 @@ export class ShardContext {
   }
 
   private load(partition: Partition, key: Key): LiveRun | undefined {
+    if (partition === this.absent) return undefined;
     const saved = this.options.states.load(partition);
     if (saved === undefined) return undefined;
     const loaded = this.decodeState(partition, key, saved);

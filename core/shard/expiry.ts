@@ -10,6 +10,7 @@ import { type Effect, limits, type Partition, type Rejection } from "#core/base"
 import { decideExpiry, type Expiry } from "#core/run";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
+import { findNow } from "./reading.ts";
 import { arm } from "./timers.ts";
 
 export interface DueHistory extends Expiry {
@@ -27,8 +28,8 @@ export function expire(ctx: ShardContext, due: readonly DueHistory[], nowMs: num
     return { reject: "BAD_REQUEST", message: `Cannot expire histories of shard ${shard}: it was never sealed, and its log keeps them` };
   ctx.begin(nowMs);
   for (const { partition, ...expiry } of due.slice(0, limits.expiredRunsMax)) {
-    const live = ctx.owns(partition) ? ctx.find(partition) : undefined;
-    if (live === undefined || isInUse(live)) continue;
+    const live = ctx.owns(partition) ? findNow(ctx, partition) : undefined;
+    if (live === undefined || live === "unreadable" || isInUse(live)) continue;
     const { size, peaks } = live.chain.head();
     const event = decideExpiry(live.run, expiry, { nowMs: ctx.nowMs, peaks });
     if (event !== undefined) ctx.append(live, event, ctx.core(size - 1));

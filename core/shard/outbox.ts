@@ -60,7 +60,8 @@ function rest(ctx: ShardContext, live: LiveRun, to: Partition, flight: Flight): 
 }
 
 export function onResendDue(ctx: ShardContext, from: Partition, to: Partition): void {
-  const live = ctx.find(from);
+  // What is under way is known of runs in memory only.
+  const live = ctx.runs.get(from);
   const flight = live?.flights.get(to);
   // An answer came, or it was put off.
   if (live === undefined || flight === undefined || flight.dueMs > ctx.nowMs) return;

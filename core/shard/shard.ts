@@ -26,6 +26,7 @@ import type { LiveRun } from "./live-run.ts";
 import { onEnvelopeAnswered, postNew } from "./outbox.ts";
 import { leaveWorker } from "./outcome.ts";
 import { onQueryAnswered } from "./queries.ts";
+import { fetchFor } from "./reading.ts";
 import { type Met, type Reunited, renumber, reunite } from "./reunion.ts";
 import { onCapacityFreed, onHeartbeat, onTaskDone } from "./tasks.ts";
 import { arm, onTick } from "./timers.ts";
@@ -65,12 +66,17 @@ export class ShardMachine {
     this.ctx = new ShardContext(options);
   }
 
-  /** Leaders only. */
+  /**
+   * Leaders only. Throws `HopError` STORE_UNAVAILABLE where a state that the input is about can't be read now: nothing
+   * has changed then, and the same input may be stepped again.
+   */
   step(input: Input): Effect[] {
     const { ctx } = this;
     assert(ctx.isLeading, "a shard is stepped only while it leads");
     ctx.begin(input.nowMs);
+    fetchFor(ctx, input);
     if (!ctx.isFrozen || !stall(ctx, input)) dispatch(ctx, input);
+    ctx.absent = undefined;
     for (const live of ctx.takeTouched()) {
       pump(ctx, live);
       postNew(ctx, live);

@@ -158,7 +158,9 @@ export function orphanOperation(ctx: ShardContext, live: LiveRun, o: Operation):
 
 /** A worker says that it still executes this: it keeps the lease, if no newer one exists. Returns whether it does. */
 export function keepHeld(ctx: ShardContext, session: Session<LiveRun>, token: TaskToken): boolean {
-  const found = findClaim(ctx, token);
+  const partition = partitionOfToken(token);
+  // A task without its worker is one of a run in memory.
+  const found = partition === undefined ? undefined : claimOf(ctx, ctx.runs.get(partition), token);
   if (found === undefined) return false;
   const { live, o } = found;
   const task = live.tasks.get(o.op);
@@ -174,9 +176,12 @@ export function adoptHeld(ctx: ShardContext, session: Session<LiveRun>, from: Sh
   }
 }
 
-function findClaim(ctx: ShardContext, token: TaskToken): { live: LiveRun; o: Operation } | undefined {
+function findClaim(ctx: ShardContext, token: TaskToken) {
   const partition = partitionOfToken(token);
-  const live = partition === undefined ? undefined : ctx.find(partition);
+  return partition === undefined ? undefined : claimOf(ctx, ctx.find(partition), token);
+}
+
+function claimOf(ctx: ShardContext, live: LiveRun | undefined, token: TaskToken): { live: LiveRun; o: Operation } | undefined {
   if (live === undefined) return undefined;
   // What a later leader offered is not this one's to take.
   if (token.epoch > ctx.header.epoch) return undefined;

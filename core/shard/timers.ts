@@ -13,6 +13,7 @@ import { retryReplay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onResendDue } from "./outbox.ts";
 import { closeRun } from "./outcome.ts";
+import { findNow, reread, rereadMs, wake } from "./reading.ts";
 import { remind, remindAll } from "./reminders.ts";
 import type { ShardTimer } from "./shard-timer.ts";
 import { failAttempt, freeTask, offer, reoffer } from "./tasks.ts";
@@ -21,20 +22,17 @@ import { failAttempt, freeTask, offer, reoffer } from "./tasks.ts";
 const firedMax = 256;
 
 /** Moves the horizon on and fetches what comes due before it. */
-export function extendHorizon(ctx: ShardContext): void {
+function extendHorizon(ctx: ShardContext): void {
   const from = ctx.horizonMs;
   ctx.horizonMs = ctx.nowMs + limits.timerHorizonMs;
   for (const live of ctx.runs.values()) remindAll(ctx, live, from);
-  for (const partition of ctx.options.states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER, ctx.header)) {
-    if (ctx.runs.has(partition)) continue;
-    const live = ctx.find(partition);
-    if (live !== undefined) remindAll(ctx, live);
-  }
+  wake(ctx);
 }
 
 export function onTick(ctx: ShardContext): void {
   ctx.armedMs = Number.POSITIVE_INFINITY;
   if (ctx.nowMs >= ctx.horizonMs - limits.timerHorizonMs / 2) extendHorizon(ctx);
+  reread(ctx);
   for (let i = 0; i < firedMax; i++) {
     const next = ctx.timers.peek();
     if (next === undefined || next.atMs > ctx.nowMs) return;
@@ -43,7 +41,11 @@ export function onTick(ctx: ShardContext): void {
       onResendDue(ctx, next.partition, next.peer);
       continue;
     }
-    const live = ctx.find(next.partition);
+    const live = findNow(ctx, next.partition);
+    if (live === "unreadable") {
+      ctx.timers.push({ ...next, atMs: ctx.nowMs + rereadMs });
+      continue;
+    }
     if (live === undefined || live.run.generation !== next.generation) continue;
     // An ended run is still built for who reads it.
     if (isLive(live.run) || next.what === "replay") fire(ctx, live, next);
@@ -53,7 +55,8 @@ export function onTick(ctx: ShardContext): void {
 /** Asks the shell for a tick when the earliest reminder is due. */
 export function arm(ctx: ShardContext): void {
   if (ctx.isFrozen) return;
-  const next = Math.min(ctx.timers.peek()?.atMs ?? Number.POSITIVE_INFINITY, ctx.horizonMs - limits.timerHorizonMs / 2);
+  const reminder = ctx.timers.peek()?.atMs ?? Number.POSITIVE_INFINITY;
+  const next = Math.min(reminder, ctx.rereadAtMs, ctx.horizonMs - limits.timerHorizonMs / 2);
   if (next >= ctx.armedMs) return;
   ctx.armedMs = next;
   ctx.emit({ kind: "arm-timer", atMs: next, after: { until: "now" } });

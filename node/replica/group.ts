@@ -236,6 +236,12 @@ export class Group {
     if (best !== undefined && this.raft.status().transferee === 0) this.transfer(best.node);
   }
 
+  /** Leads no more, and tells so. */
+  resign(): void {
+    this.raft.resign();
+    this.pump();
+  }
+
   campaign(): void {
     this.raft.campaign();
     this.pump();

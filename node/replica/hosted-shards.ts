@@ -1,5 +1,5 @@
 /** The replicas of this node, as the rest of the node sees them: ports, loads, digests. */
-import { asIndex, asShardId, type Hasher, HopError, placementShard, type ShardId } from "#core/base";
+import { asIndex, asShardId, type Hasher, HopError, ifAvailable, placementShard, type ShardId } from "#core/base";
 import type { ShardLoadReport } from "#core/placement";
 import { digestOf, type ShardFigures } from "#core/shard";
 import type { ReplicaDigestInit } from "#proto";
@@ -85,7 +85,9 @@ export class HostedShards implements LocalShards, ReplicaDigests {
       const eventsPerSecond = before === undefined || seconds <= 0 ? 0 : Math.max(lastIndex - before.index, 0) / seconds;
       this.before.set(shard, { index: lastIndex, atMs: nowMs });
       const lag = new Map([...group.status().progress].map(([node, { match }]) => [node, Math.max(lastIndex - match, 0)]));
-      const { bytes, partitions, splitAt } = this.sizeOf(shard);
+      const size = this.sizeOf(shard);
+      if (size === undefined) continue;
+      const { bytes, partitions, splitAt } = size;
       loads.set(shard, { leads, bytes, eventsPerSecond, partitions, lastIndex, lag, ...(splitAt === undefined ? {} : { splitAt }) });
     }
     return loads;
@@ -158,13 +160,15 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     return new Uint8Array(hash.digest().buffer);
   }
 
-  private sizeOf(shard: ShardId): Size {
+  /** Undefined while it can't be read and never was. */
+  private sizeOf(shard: ShardId): Size | undefined {
     const replica = this.parts.replicas().get(shard);
     if (replica === undefined || !replica.group.leads) return { bytes: 0, partitions: 0 };
     const nowMs = this.parts.timing.monotonicMs();
     const known = this.sizes.get(shard);
     if (known !== undefined && nowMs - known.atMs < sizeEveryMs) return known.size;
-    const size = this.parts.checkpoint.sizeOf(replica.range);
+    const size = ifAvailable(() => this.parts.checkpoint.sizeOf(replica.range)) ?? known?.size;
+    if (size === undefined) return undefined;
     this.sizes.set(shard, { size, atMs: nowMs });
     return size;
   }

@@ -69,6 +69,7 @@ export class PlacementReplica {
         membership: (conf, index) => this.onMembership(conf, index),
         changed: () => parts.onChanged(),
         snapshotOffered: () => {},
+        torn: () => {},
         mayApply: () => true,
       },
     });

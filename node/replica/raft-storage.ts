@@ -1,5 +1,5 @@
 /** What Raft reads of the node's log: everything handed out to be written, durable or not yet. */
-import { asIndex, asNodeId, asTerm, type Index, type ShardId, type Term } from "#core/base";
+import { asIndex, asNodeId, asTerm, type Index, ifAvailable, type ShardId, type Term } from "#core/base";
 import type { ConfState, Entry, HardState, RaftStorage, SnapshotMeta } from "#core/raft";
 import { RaftEntryKind } from "#proto";
 import type { LogStore } from "#store";
@@ -55,7 +55,10 @@ export class LogRaftStorage implements RaftStorage {
     const { log, shard } = this.parts;
     if (lo < this.firstIndex()) return "compacted";
     if (hi > log.lastIndex(shard) + 1) return "unavailable";
-    return log.entries(shard, asIndex(lo), asIndex(hi), bytesMax).map(({ index, term, kind, data }) => ({
+    // Raft asks again at its next tick.
+    const read = ifAvailable(() => log.entries(shard, asIndex(lo), asIndex(hi), bytesMax));
+    if (read === undefined) return "unavailable";
+    return read.map(({ index, term, kind, data }) => ({
       index,
       term,
       kind: kind === "config" ? RaftEntryKind.config : RaftEntryKind.data,
@@ -64,6 +67,6 @@ export class LogRaftStorage implements RaftStorage {
   }
 
   snapshot(): SnapshotMeta | "later" {
-    return this.parts.snapshot() ?? "later";
+    return ifAvailable(this.parts.snapshot) ?? "later";
   }
 }

@@ -7,14 +7,18 @@
  * happened, is thrown away and built anew from its checkpoint and the committed log: losing the
  * leadership is rare, so nothing is paid for it while leading.
  */
-import { asIndex, type Index, InvariantError, type NodeId, type ShardId, type Term } from "#core/base";
+import { asIndex, type Index, InvariantError, isUnavailable, type NodeId, type ShardId, type Term } from "#core/base";
 import type { ConfState, Entry, Message } from "#core/raft";
 import { RaftEntryKind } from "#proto";
 import type { LogEntry, LogStore } from "#store";
+import type { Note } from "../shard/shard-host.ts";
+import type { Timing } from "../timing.ts";
 import { Group, type GroupParts } from "./group.ts";
 
 /** Read from the log in one go. */
 const readBytes = 1 << 20;
+/** Before a machine that could not be built is built again. */
+const mendMs = 500;
 
 /** What a replica needs of its state machine. */
 export interface ReplicatedMachine {
@@ -56,6 +60,8 @@ export interface ReplicaKind<M extends ReplicatedMachine> {
   /** Role, term or leader changed. */
   changed(): void;
   snapshotOffered(message: Message): void;
+  /** The machine holds half of something: nothing of it may be saved, and another one is built. */
+  torn(): void;
   /** Whether a committed record may be folded in now; where not, `resumeApplying` is to be called later. */
   mayApply(body: Uint8Array): boolean;
 }
@@ -70,6 +76,8 @@ export interface ReplicaParts<M extends ReplicatedMachine> {
   readonly changedIndex: (machine: M) => number;
   readonly draw: GroupParts["draw"];
   readonly send: GroupParts["send"];
+  readonly timing: Timing;
+  readonly note: Note;
   /** A bug of this replica: it stops, the node goes on. */
   readonly onFault: (error: Error) => void;
 }
@@ -86,6 +94,10 @@ export class Replica<M extends ReplicatedMachine> {
   private isAhead = false;
   private electedTerm = 0;
   private isHalted = false;
+  /** The machine is not as of `appliedIndex`: what it needs could not be read. */
+  private isTorn = false;
+  /** A snapshot whose states are saved and that the machine has not begun with. */
+  private arrived: Message | undefined;
   /** Committed, and not folded in yet. */
   private queue: Entry[] = [];
 
@@ -150,8 +162,11 @@ export class Replica<M extends ReplicatedMachine> {
 
   /** The state of a snapshot is saved: the machine and the log go on behind it. */
   installed(message: Message): void {
+    this.arrived = message;
     this.guard(() => {
       const { machine, appliedIndex, conf } = this.parts.kind.build();
+      this.isTorn = false;
+      this.arrived = undefined;
       this.queue = [];
       this.machine = machine;
       this.appliedIndex = appliedIndex;
@@ -168,7 +183,7 @@ export class Replica<M extends ReplicatedMachine> {
   private stepDown(): void {
     this.electedTerm = 0;
     this.closeLeadership();
-    if (this.isAhead) this.rebuild();
+    if (this.isAhead && !this.isTorn) this.rebuild();
   }
 
   private closeLeadership(): void {
@@ -209,7 +224,7 @@ export class Replica<M extends ReplicatedMachine> {
   applyThrough(through: Index): void {
     this.guard(() => {
       this.applyQueue();
-      if (this.queue.length > 0) return;
+      if (this.isTorn || this.queue.length > 0) return;
       const end = Math.min(through, this.parts.log.lastIndex(this.shard));
       for (const { index, term, kind, data } of this.logged(this.appliedIndex + 1, end))
         this.applyOne({ index, term, kind: kind === "config" ? RaftEntryKind.config : RaftEntryKind.data, data });
@@ -217,6 +232,7 @@ export class Replica<M extends ReplicatedMachine> {
   }
 
   private applyQueue(): void {
+    if (this.isTorn) return;
     let count = 0;
     for (const entry of this.queue) {
       if (entry.index > this.appliedIndex) {
@@ -256,11 +272,36 @@ export class Replica<M extends ReplicatedMachine> {
     this.parts.kind.elected(group.term);
   }
 
+  /** What the machine needs can't be read now. It holds half of something: another member may lead, and it is built anew. */
+  private tear(why: string): void {
+    if (!this.isTorn) this.parts.note("warn", "a replica waits until it can read again", { shard: this.shard, error: why });
+    this.isTorn = true;
+    this.parts.kind.torn();
+    this.closeLeadership();
+    this.group.resign();
+    this.parts.timing.after(mendMs, () => this.guard(() => this.mend()));
+  }
+
+  private mend(): void {
+    if (!this.isTorn) return;
+    if (this.arrived !== undefined) return this.installed(this.arrived);
+    this.rebuild();
+    this.isTorn = false;
+    this.parts.note("info", "a replica reads again", { shard: this.shard });
+    // What was folded in anew may have something to tell.
+    this.parts.kind.applied(this.machine, this.appliedIndex);
+    this.applyQueue();
+    // Nobody else asks for its vote.
+    if (this.group.isSoleVoter && !this.group.leads) this.group.campaign();
+    this.group.pump();
+  }
+
   private guard(run: () => void): void {
     if (this.isHalted) return;
     try {
       run();
     } catch (error) {
+      if (isUnavailable(error)) return this.tear(error.message);
       this.stop();
       this.parts.onFault(error instanceof Error ? error : new Error(String(error)));
     }

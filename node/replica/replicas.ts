@@ -6,7 +6,7 @@
  * node, and its members stop counting. They wake when something is said or asked, or when the
  * leader's node is not heard any more. So a thousand idle shards cost a node no more than a few.
  */
-import { asIndex, asTerm, bytesEqual, type KeyRange, type NodeId, overlaps, placementShard, type ShardId } from "#core/base";
+import { asIndex, asTerm, bytesEqual, ifAvailable, type KeyRange, type NodeId, overlaps, placementShard, type ShardId } from "#core/base";
 import type { ShardEntry } from "#core/placement";
 import { isOfLeader, type Message, MessageKind, membersOf, noConf } from "#core/raft";
 import type { ShardHost } from "../shard/shard-host.ts";
@@ -17,6 +17,7 @@ import { LostStates, type StoredStatesOf } from "./lost-states.ts";
 import { ShardReplica } from "./shard-replica.ts";
 import { decodeSleepers, encodeSleepers, type Sleeper } from "./sleepers.ts";
 import type { ReplicaSurroundings } from "./surroundings.ts";
+import { isSynced } from "./trim.ts";
 
 /** Anything with a group: a shard's replica, or placement's. */
 export interface GroupMember {
@@ -51,6 +52,8 @@ const watchTicks = 4;
 const birthRetryMs = 25;
 const birthRetryMsMax = 400;
 const forgetPollMs = 5;
+/** Before a disk that refused to delete is asked again. */
+const unforgottenMs = 500;
 /** A node says many times in this long which of its groups sleep. */
 const saidMsMax = 2000;
 
@@ -304,7 +307,7 @@ export class Replicas {
 
   /** A leader speaks to a member that this node is to have, and has not yet. */
   private admit(shard: ShardId, message: Message): GroupMember | undefined {
-    const { log, placement, self, checkpoint } = this.parts;
+    const { log, placement, self } = this.parts;
     if (!isOfLeader(message) || message.to !== self) return undefined;
     const entry = placement.entry(shard);
     if (entry === undefined || !(entry.wanted.includes(self) || entry.learners.includes(self))) return undefined;
@@ -312,14 +315,22 @@ export class Replicas {
     for (const each of this.shards.values()) if (each.givesBirthTo(shard)) return undefined;
     // What had its keys here may not come back after a crash without its states.
     if (this.hasInTheWayOf(entry) || this.forgetting > 0 || this.lost.isPending) return undefined;
-    if (shard !== placementShard) {
-      checkpoint.removeMeta(shard);
-      checkpoint.deleteRange(entry.range);
-    }
+    if (shard !== placementShard && !this.isCleared(shard, entry.range)) return undefined;
     // A beginning without the states that belong to it is worth nothing: they come with a snapshot.
     if (log.base(shard).index > 0) log.remove(shard);
     if (log.isRemoved(shard)) log.setBase(shard, asIndex(0), asTerm(0));
     return this.open(shard);
+  }
+
+  /** No place and no states of the shard are left; false where they can't be deleted now. */
+  private isCleared(shard: ShardId, range: KeyRange | undefined): boolean {
+    const { checkpoint } = this.parts;
+    const clear = () => {
+      checkpoint.removeMeta(shard);
+      if (range !== undefined) checkpoint.deleteRange(range);
+      return true;
+    };
+    return ifAvailable(clear) ?? false;
   }
 
   private hasInTheWayOf({ shard, range }: ShardEntry): boolean {
@@ -367,15 +378,15 @@ export class Replicas {
    * without the states that belong to it: `range`, where they go too, is deleted last.
    */
   private forget(shard: ShardId, gone: { readonly position: number; readonly range: KeyRange | undefined }): void {
-    const { log, checkpoint, timing } = this.parts;
+    const { log, timing } = this.parts;
     const { position, range } = gone;
     if (this.isStopped) return;
     if (log.durablePosition() < position) return void timing.after(forgetPollMs, () => this.forget(shard, gone));
-    this.forgetting--;
-    if (this.shards.has(shard) || !log.isRemoved(shard)) return;
-    checkpoint.removeMeta(shard);
+    const isOver = this.shards.has(shard) || !log.isRemoved(shard);
     // Whoever came meanwhile has begun with a range of its own, empty.
-    if (range !== undefined && !this.hasKeysOf(range)) checkpoint.deleteRange(range);
+    const left = range === undefined || this.hasKeysOf(range) ? undefined : range;
+    if (isOver || this.isCleared(shard, left)) this.forgetting--;
+    else timing.after(unforgottenMs, () => this.forget(shard, gone));
   }
 
   private hasKeysOf(range: KeyRange): boolean {
@@ -389,7 +400,7 @@ export class Replicas {
     if (replica === undefined) return;
     const { range } = replica;
     // Shards that it gave birth to rest on its log until what they began with outlives a loss of power.
-    this.parts.checkpoint.sync();
+    if (!isSynced(this.parts.checkpoint)) return;
     this.drop(shard, range);
     this.parts.onGone(shard, range);
   }
@@ -398,6 +409,9 @@ export class Replicas {
 /** Everything is committed, and every member has it. */
 function isQuiet(group: Group): boolean {
   if (group.commitIndex !== group.lastIndex) return false;
-  for (const { match, recentActive } of group.status().progress.values()) if (match < group.lastIndex || !recentActive) return false;
+  const { progress, applied } = group.status();
+  // What is committed may wait until it can be read.
+  if (applied !== group.commitIndex) return false;
+  for (const { match, recentActive } of progress.values()) if (match < group.lastIndex || !recentActive) return false;
   return group.conf !== noConf;
 }

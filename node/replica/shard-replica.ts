@@ -5,7 +5,18 @@
  * What is wanted is looked at again and again (`reconcile`), never remembered: whoever leads next
  * goes on where the one before stopped.
  */
-import { asIndex, asShardId, type Index, type KeyRange, overlaps, type Partition, type ShardId, type Term, wholeRange } from "#core/base";
+import {
+  asIndex,
+  asShardId,
+  type Index,
+  ifAvailable,
+  type KeyRange,
+  overlaps,
+  type Partition,
+  type ShardId,
+  type Term,
+  wholeRange,
+} from "#core/base";
 import type { ReplicaSet } from "#core/placement";
 import { type ConfState, type Message, noConf } from "#core/raft";
 import { type AppliedChange, type Checkpoint, changeOf, decodeHeader, ShardMachine } from "#core/shard";
@@ -14,29 +25,26 @@ import { Checkpointer } from "../shard/checkpointer.ts";
 import { PhysicalClock } from "../shard/physical-clock.ts";
 import { ShardHost } from "../shard/shard-host.ts";
 import { tickAt } from "../timing.ts";
-import { Births, birthIndex, isSplit } from "./births.ts";
+import { Births, isSplit } from "./births.ts";
 import { Departure } from "./departure.ts";
 import type { Group } from "./group.ts";
+import { Memberships } from "./memberships.ts";
 import { Reconciler, sameMembers } from "./reconciler.ts";
 import { type Built, Replica, type ReplicaKind } from "./replica.ts";
 import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
-import { trimLog } from "./trim.ts";
+import { isSynced, trimLog } from "./trim.ts";
 
 const leaseRetryMs = 50;
 const reconcileMs = 100;
 /** Of a shard at which nothing is to be done: five hundred of them cost next to nothing. */
 const reconcileMsMax = 3200;
 const finishMs = 2;
+/** Before a disk that refused to write is asked again. */
+const unsyncedMs = 500;
 /** Read of the saved states in one go, for checks. */
 const statePartBytes = 256 << 10;
 /** States that stay in memory of a shard that is led here, however idle. */
 const residentKept = 4000;
-
-interface Membership {
-  /** Index of the change that made it; 0 = the group began with it. */
-  readonly index: number;
-  readonly conf: ConfState;
-}
 
 export class ShardReplica {
   readonly shard: ShardId;
@@ -47,8 +55,7 @@ export class ShardReplica {
   /** Changes that are folded in and not carried out. */
   private changes: AppliedChange[] = [];
   private readonly births: Births;
-  /** Memberships, oldest first: a checkpoint names the one of its own index. */
-  private memberships: Membership[] = [];
+  private readonly memberships = new Memberships();
   private readonly reconciler: Reconciler;
   private readonly departure: Departure;
   private stopTimer = () => {};
@@ -78,6 +85,7 @@ export class ShardReplica {
       membership: (conf, index) => this.onMembership(conf, index),
       changed: () => this.onChanged(),
       snapshotOffered: (message) => around.shards.snapshotOffered(shard, message),
+      torn: () => this.checkpointer?.stop(),
       mayApply: (body) => this.mayApply(body),
     };
     this.replica = new Replica({
@@ -88,6 +96,8 @@ export class ShardReplica {
       snapshot: () => this.snapshotMeta(),
       changedIndex: (machine) => machine.changedIndex,
       draw: around.draw,
+      timing: around.timing,
+      note: around.note,
       send: (message) => around.send(shard, message),
       onFault: (error) => this.onFault(error),
     });
@@ -182,8 +192,7 @@ export class ShardReplica {
     this.noteSaved(appliedIndex, meta?.header);
     const conf = meta === undefined ? noConf : (fromBytes(decodeConfState, meta.conf) as unknown as ConfState);
     // A machine that is put back to its checkpoint is still a member of what was committed since.
-    const later = this.memberships.filter((each) => each.index > appliedIndex);
-    this.memberships = [{ index: appliedIndex === birthIndex ? 0 : appliedIndex, conf }, ...later];
+    this.memberships.beginAt(appliedIndex, conf);
     // What the checkpoint before was waited for comes again.
     this.changes = [];
     this.births.clear();
@@ -227,7 +236,7 @@ export class ShardReplica {
   }
 
   private save(machine: ShardMachine, { rows, appliedIndex, header, headerIndex }: Checkpoint): void {
-    const conf = this.membershipAt(appliedIndex);
+    const conf = this.memberships.at(appliedIndex);
     this.around.checkpoint.save(
       rows,
       {
@@ -240,7 +249,7 @@ export class ShardReplica {
       },
       this.births.savedWith(headerIndex),
     );
-    while (this.memberships.length > 1 && (this.memberships[1] as Membership).index <= appliedIndex) this.memberships.shift();
+    this.memberships.saved(appliedIndex);
     this.noteSaved(appliedIndex, header);
     this.trim();
   }
@@ -272,15 +281,11 @@ export class ShardReplica {
     this.around.log.kick(true);
   }
 
-  private membershipAt(index: number): ConfState {
-    return this.memberships.findLast((each) => each.index <= index)?.conf ?? noConf;
-  }
-
   private snapshotMeta() {
     const { checkpoint, log } = this.around;
     const meta = checkpoint.meta(this.shard);
     // Older states may be of keys that another shard of the new member has, or of a membership without it.
-    const from = Math.max(this.replica.machine.changedIndex, (this.memberships.at(-1) as Membership).index);
+    const from = Math.max(this.replica.machine.changedIndex, this.memberships.newestIndex);
     if (meta === undefined || meta.appliedIndex < from) {
       this.hastenCheckpoint(from);
       return undefined;
@@ -307,8 +312,7 @@ export class ShardReplica {
 
   /** Membership as placement is told of it. */
   replicaSet(): ReplicaSet {
-    const { conf, index } = this.memberships.at(-1) as Membership;
-    return { voters: conf.voters, outgoing: conf.votersOutgoing, learners: conf.learners, configIndex: asIndex(index) };
+    return this.memberships.replicaSet();
   }
 
   private askLease(term: Term): void {
@@ -362,7 +366,7 @@ export class ShardReplica {
   // Following.
 
   private onMembership(conf: ConfState, index: Index): void {
-    this.memberships.push({ index, conf });
+    this.memberships.add(conf, index);
     this.hasten();
     if (this.replica.group.leads) this.around.placement.replicasChanged(this.shard, this.replicaSet());
   }
@@ -384,7 +388,7 @@ export class ShardReplica {
   finish(through: Index): boolean {
     this.replica.applyThrough(through);
     if (this.replica.appliedIndex < through) return false;
-    if ((this.around.checkpoint.meta(this.shard)?.appliedIndex ?? 0) >= through) return true;
+    if ((ifAvailable(() => this.around.checkpoint.meta(this.shard))?.appliedIndex ?? 0) >= through) return true;
     this.flushThrough(through);
     return false;
   }
@@ -417,7 +421,8 @@ export class ShardReplica {
       // A child begins with the membership as of the split, so that has to be known.
       if (next.index > this.replica.appliedIndex) return void this.around.timing.after(finishMs, () => this.carryOut());
       if (isSplit(next)) return this.giveBirth(next);
-      if (next.change.kind === "absorbed") this.takeIn(asShardId(next.change.value.shard));
+      if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard)))
+        return void this.around.timing.after(unsyncedMs, () => this.carryOut());
       this.changes.shift();
       if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
       // With what is saved behind it goes what it lets the replica forget.
@@ -428,11 +433,11 @@ export class ShardReplica {
   /** One header may be behind several splits: the logs of all children begin before it is saved. */
   private beginBirths(): void {
     const through = Math.min(this.replica.appliedIndex, this.replica.group.commitIndex);
-    for (const each of this.changes) if (each.index <= through) this.births.of(each, () => this.membershipAt(each.index));
+    for (const each of this.changes) if (each.index <= through) this.births.of(each, () => this.memberships.at(each.index));
   }
 
   private giveBirth(split: AppliedChange): void {
-    const birth = this.births.of(split, () => this.membershipAt(split.index));
+    const birth = this.births.of(split, () => this.memberships.at(split.index));
     if (birth === undefined || birth.isSaving || !this.births.isBegun(birth)) return;
     birth.isSaving = true;
     this.checkpointer?.flush(
@@ -446,12 +451,14 @@ export class ShardReplica {
     );
   }
 
-  private takeIn(right: ShardId): void {
-    const { shards, placement } = this.around;
+  /** Returns whether it could be done. */
+  private takeIn(right: ShardId): boolean {
+    const { shards, placement, checkpoint } = this.around;
     // From here on this shard's own checkpoint has to have what the other one had.
-    this.around.checkpoint.sync();
+    if (!isSynced(checkpoint)) return false;
     shards.retire(right);
     if (this.replica.group.leads) placement.absorbed(this.shard, right);
+    return true;
   }
 
   // What placement wants.

@@ -5,7 +5,7 @@
  * saved states, or behind the uploaded ones where it loses those; members that follow are sent
  * what they have not yet got; histories are read from sealed segments.
  */
-import { asIndex, type Index, type ShardId } from "#core/base";
+import { asIndex, type Index, ifAvailable, type ShardId } from "#core/base";
 import type { CheckpointStore, LogStore } from "#store";
 
 export interface TrimPolicy {
@@ -27,6 +27,15 @@ export interface Trimmable {
   readonly heldThrough: number;
 }
 
+/** What was saved outlives a loss of power; false where that can't be had now. */
+export function isSynced(checkpoint: CheckpointStore): boolean {
+  const sync = () => {
+    checkpoint.sync();
+    return true;
+  };
+  return ifAvailable(sync) ?? false;
+}
+
 /** Forgets as much as may be. Cheap where there is nothing to forget. */
 export function trimLog(
   { log, checkpoint }: { readonly log: LogStore; readonly checkpoint: CheckpointStore },
@@ -39,7 +48,7 @@ export function trimLog(
   const through = asIndex(Math.min(savedThrough, storedThrough, heldThrough, readThrough(shard)));
   if (through <= base) return;
   // The log may not begin behind states that a loss of power would take back.
-  checkpoint.sync();
+  if (!isSynced(checkpoint)) return;
   log.compact(shard, through);
   log.release(shard, through);
 }

@@ -14,6 +14,7 @@ import {
   errorText,
   HopError,
   type Index,
+  isUnavailable,
   type KeyRange,
   type Partition,
   type Rejection,
@@ -86,6 +87,9 @@ const roomPollMs = 100;
 /** A lease that has to be proven is waited for so often, and that long in between. */
 const leaseTries = 20;
 const leasePollMs = 10;
+/** Before what could not be read is asked for again, and between two notes of it. */
+const unreadableRetryMs = 1000;
+const unreadableNoteMs = 10_000;
 /** While the group hands its leadership over, or waits for a quorum. */
 const proposePollMs = 5;
 
@@ -105,6 +109,7 @@ export class ShardHost implements ShardPort {
   private stopTimer = () => {};
   private stopPolling: (() => void) | undefined;
   private isOver = false;
+  private unreadableMs = Number.NEGATIVE_INFINITY;
 
   constructor(parts: ShardHostParts) {
     this.parts = parts;
@@ -375,7 +380,32 @@ export class ShardHost implements ShardPort {
       this.awaitRoom();
       return;
     }
-    this.guard(input.kind, () => this.machine.step(input));
+    this.guard(input.kind, () => this.step(input));
+  }
+
+  private step(input: Input): readonly Effect[] {
+    try {
+      return this.machine.step(input);
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      this.onUnreadable(input, error);
+      return [];
+    }
+  }
+
+  /** Nothing was decided: who asked is told, what a worker did is told to the shard again, the rest comes again by itself. */
+  private onUnreadable(input: Input, error: HopError): void {
+    const { timing, note } = this.parts;
+    if (timing.monotonicMs() - this.unreadableMs >= unreadableNoteMs) {
+      note("warn", "a state can't be read now", { shard: this.shard, doing: input.kind, error: error.message });
+      this.unreadableMs = timing.monotonicMs();
+    }
+    if (input.kind === "command" || input.kind === "envelope") {
+      const rejection = { ...rejectionOf(error), retryAfterMs: unreadableRetryMs };
+      queueMicrotask(() => this.reply(input.request, { kind: "rejected", rejection }));
+    } else if (input.kind === "task-done") {
+      timing.after(unreadableRetryMs, () => this.input({ ...input, nowMs: this.clock.nowMs() }));
+    }
   }
 
   /** What is said on a stream comes behind its joining. */
@@ -414,7 +444,7 @@ export class ShardHost implements ShardPort {
       this.stopPolling = undefined;
       while (this.stalled.length > 0 && this.mayDecide() && !this.isOver) {
         const input = this.stalled.shift() as Input;
-        this.guard(input.kind, () => this.machine.step({ ...input, nowMs: this.clock.nowMs() }));
+        this.guard(input.kind, () => this.step({ ...input, nowMs: this.clock.nowMs() }));
       }
       if (this.stalled.length > 0 && !this.isOver) this.awaitRoom();
     });

@@ -1,5 +1,5 @@
 /** Promises that resolve when the log has become durable far enough. */
-import type { Partition, Seq } from "#core/base";
+import { isUnavailable, type Partition, type Seq } from "#core/base";
 
 type End = { readonly size: number; readonly lastIndex: number; readonly closed: boolean } | undefined;
 
@@ -32,18 +32,23 @@ export class Watchers {
     return new Promise((resolve, reject) => this.indexes.push({ index, resolve, reject }));
   }
 
-  /** Resolves when the partition has a durable event at `seq`, has ended, or `signal` aborts. */
+  /**
+   * Resolves when the partition has a durable event at `seq`, has ended, or `signal` aborts. Rejects with `HopError`:
+   * NOT_LEADER when the shard is led elsewhere, STORE_UNAVAILABLE while its state can't be read.
+   */
   changed(partition: Partition, seq: Seq, signal: AbortSignal): Promise<void> {
-    if (signal.aborted || this.isReached(partition, seq, this.durableIndex())) return Promise.resolve();
     return new Promise((resolve, reject) => {
-      const done = () => {
+      const settle = (how: () => void) => {
         this.partitions.delete(waiter);
         signal.removeEventListener("abort", done);
-        resolve();
+        how();
       };
-      const waiter = { partition, seq, resolve: done, reject };
+      const done = () => settle(resolve);
+      const waiter = { partition, seq, resolve: done, reject: (error: Error) => settle(() => reject(error)) };
+      if (signal.aborted) return resolve();
       this.partitions.add(waiter);
       signal.addEventListener("abort", done, { once: true });
+      this.look(waiter, this.durableIndex());
     });
   }
 
@@ -53,14 +58,23 @@ export class Watchers {
       this.indexes = this.indexes.filter((w) => w.index > index);
       for (const w of reached) w.resolve();
     }
-    for (const w of this.partitions) if (this.isReached(w.partition, w.seq, index)) w.resolve();
+    for (const w of this.partitions) this.look(w, index);
+  }
+
+  /** Who waits for what can't be read now is told so: it may ask again. */
+  private look(waiter: PartitionWaiter, durable: number): void {
+    try {
+      if (this.isReached(waiter.partition, waiter.seq, durable)) waiter.resolve();
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      waiter.reject(error);
+    }
   }
 
   fail(error: Error): void {
     for (const w of this.indexes) w.reject(error);
-    for (const w of this.partitions) w.reject(error);
+    for (const w of [...this.partitions]) w.reject(error);
     this.indexes = [];
-    this.partitions.clear();
   }
 
   private isReached(partition: Partition, seq: Seq, durable: number): boolean {

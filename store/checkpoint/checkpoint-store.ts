@@ -10,7 +10,7 @@
 import { Database } from "bun:sqlite";
 import type { Index, Key, KeyRange, Partition, SavedState, ShardId, StateReader } from "#core/base";
 import { CorruptionError } from "../corruption-error.ts";
-import { type DerivedFormat, type DerivedOptions, openDerived, suspect } from "../derived-database.ts";
+import { type DerivedFormat, type DerivedOptions, openDerived, sqliteFault, suspect } from "../derived-database.ts";
 import { CheckpointExport } from "./checkpoint-export.ts";
 import {
   type CheckpointMeta,
@@ -72,7 +72,7 @@ export class CheckpointStore {
     });
   }
 
-  /** What a shard's machine reads. */
+  /** What a shard's machine reads. Throws `HopError` STORE_UNAVAILABLE while it can't be read. */
   reader(): StateReader {
     return {
       load: (partition) => this.load(partition),
@@ -186,14 +186,14 @@ export class CheckpointStore {
     }
   }
 
-  /** Runs a statement; a file that SQLite finds damaged is not used again. */
+  /** Runs a statement; a file that SQLite finds damaged is not used again, and one that can't be reached now is asked again later. */
   private trusting<T>(run: () => T): T {
     try {
       return run();
     } catch (error) {
-      const code = String((error as { code?: unknown }).code);
-      if (!code.startsWith("SQLITE_CORRUPT") && code !== "SQLITE_NOTADB") throw error;
-      throw this.damaged((error as Error).message, "a whole database");
+      const fault = sqliteFault(this.path, error);
+      if (fault === "damaged") throw this.damaged((error as Error).message, "a whole database");
+      throw fault === "other" ? error : fault;
     }
   }
 

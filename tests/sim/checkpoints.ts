@@ -5,7 +5,17 @@
  * A process that dies loses nothing. When the power goes, the last transactions since the last
  * `sync` are gone, never half of one and never one from the middle.
  */
-import { inRange, type Key, type KeyRange, type Partition, type Prng, type SavedState, type ShardId, type StateReader } from "#core/base";
+import {
+  HopError,
+  inRange,
+  type Key,
+  type KeyRange,
+  type Partition,
+  type Prng,
+  type SavedState,
+  type ShardId,
+  type StateReader,
+} from "#core/base";
 import type { CheckpointMeta, CheckpointStore, LogView, ShardRow } from "#store";
 
 type StateRow = Omit<ShardRow, "shard">;
@@ -31,6 +41,8 @@ export class CheckpointDisk {
   private unsynced: ((tables: Tables) => void)[] = [];
   /** Whether the next save fails. */
   failsNow: () => boolean = () => false;
+  /** Whether states can't be read now. */
+  isUnreadableNow: () => boolean = () => false;
   /** Raised with each life: what an earlier one still does changes nothing. */
   life = 0;
 
@@ -90,9 +102,14 @@ class MemoryCheckpoints {
 
   reader(): StateReader {
     return {
-      load: (partition) => this.load(partition),
-      dueBefore: (beforeMs, limit, within) => this.dueBefore(beforeMs, limit, within),
+      load: (partition) => this.reading(() => this.load(partition)),
+      dueBefore: (beforeMs, limit, within) => this.reading(() => this.dueBefore(beforeMs, limit, within)),
     };
+  }
+
+  private reading<T>(read: () => T): T {
+    if (this.disk.isUnreadableNow()) throw new HopError("STORE_UNAVAILABLE", "Cannot use the checkpoint now: disk I/O error");
+    return read();
   }
 
   load(partition: Partition): SavedState | undefined {

@@ -46,6 +46,15 @@ export const plantedBugs: readonly PlantedBug[] = [
     ["readsAreLinearizable"],
   ),
   bug(
+    "half-a-state-saved",
+    "A machine that could not read all that it needed is saved as far as it came",
+    "node/replica/replica.ts",
+    "    this.parts.kind.torn();\n",
+    "",
+    ["InvariantError", "replicasAreEqual", "endsInTime", "noAckedEventLost"],
+    [8, 5, 23],
+  ),
+  bug(
     "a-blank-member-votes",
     "A member that was removed, and comes again with nothing, votes for a leader of the membership before",
     "node/replica/group.ts",

@@ -1,0 +1,88 @@
+/**
+ * States that memory does not hold, read from the checkpoint while that can be.
+ *
+ * A leader reads what an input is about before it decides anything, so a read that fails changes
+ * nothing and the input can be stepped again. What time makes due does not wait for a state that
+ * can't be read: that one is looked for again a little later.
+ */
+import { ifAvailable, isUnavailable, type KeyRange, type Partition, runPartition } from "#core/base";
+import { isLive, isSettled, mayBeOffered } from "#core/run";
+import { RunStatus } from "#proto";
+import type { ShardContext } from "./context.ts";
+import { pump } from "./delivery.ts";
+import type { Input } from "./input.ts";
+import type { LiveRun } from "./live-run.ts";
+import { post } from "./outbox.ts";
+import { remindAll } from "./reminders.ts";
+import { orphanOperation } from "./tasks.ts";
+import { partitionOfToken } from "./token.ts";
+
+/** Before what could not be read is asked for again. */
+export const rereadMs = 1000;
+
+/** Loads what the input is about. Throws `HopError` STORE_UNAVAILABLE where that can't be read now. */
+export function fetchFor(ctx: ShardContext, input: Input): void {
+  const partition = partitionOf(input);
+  ctx.absent = undefined;
+  if (partition !== undefined && ctx.find(partition) === undefined && !ctx.runs.has(partition)) ctx.absent = partition;
+}
+
+function partitionOf(input: Input): Partition | undefined {
+  switch (input.kind) {
+    case "command":
+      return runPartition(input.command.run);
+    case "task-done":
+    case "heartbeat":
+      return input.message.token === undefined ? undefined : partitionOfToken(input.message.token);
+    case "envelope-answered":
+      return input.from;
+    case "envelope":
+      return input.envelope.to as Partition;
+    default:
+      return undefined;
+  }
+}
+
+/** As `ShardContext.find`; "unreadable" while that can't be known. */
+export function findNow(ctx: ShardContext, partition: Partition): LiveRun | "unreadable" | undefined {
+  try {
+    return ctx.find(partition);
+  } catch (error) {
+    if (isUnavailable(error)) return "unreadable";
+    throw error;
+  }
+}
+
+/** What is under way goes on here: nothing of it is known but the state. */
+export function resume(ctx: ShardContext, live: LiveRun): void {
+  live.touchedMs = ctx.nowMs;
+  post(ctx, live);
+  if (!isLive(live.run)) return;
+  remindAll(ctx, live);
+  for (const o of live.run.pending.values()) if (mayBeOffered(o, ctx.nowMs)) orphanOperation(ctx, live, o);
+  if (live.run.status === RunStatus.running && !isSettled(live.run)) ctx.unassigned.add(live);
+}
+
+/** Loads what needs attention before the horizon and memory does not hold, and lets it go on. */
+export function wake(ctx: ShardContext, range: KeyRange = ctx.header): void {
+  for (const partition of dueNow(ctx, range)) {
+    if (ctx.runs.has(partition)) continue;
+    const live = findNow(ctx, partition);
+    if (live === "unreadable") ctx.rereadAtMs = ctx.nowMs + rereadMs;
+    else if (live !== undefined) resume(ctx, live);
+    if (live !== undefined && live !== "unreadable" && ctx.unassigned.has(live)) pump(ctx, live);
+  }
+}
+
+function dueNow(ctx: ShardContext, range: KeyRange): readonly Partition[] {
+  const due = ifAvailable(() => ctx.options.states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER, range));
+  if (due === undefined) ctx.rereadAtMs = ctx.nowMs + rereadMs;
+  return due ?? [];
+}
+
+/** Wakes what could not be read before, when its time has come. */
+export function reread(ctx: ShardContext): void {
+  if (ctx.nowMs < ctx.rereadAtMs) return;
+  ctx.rereadAtMs = Number.POSITIVE_INFINITY;
+  wake(ctx);
+}
