@@ -8,6 +8,7 @@ import { node as nodeId, pretendToBe } from "../peer/peer-fixture.ts";
 import type { Router } from "./router.ts";
 import { ada, asking, oneShard, RoutingNode, routingNodes, signal } from "./routing-fixture.ts";
 import { notLed, rejected, ScriptedShard } from "./scripted-shard-fixture.ts";
+import { VirtualTiming } from "./virtual-timing-fixture.ts";
 
 const done: Reply = { kind: "done" };
 const run = "default:a" as RunId;
@@ -280,6 +281,36 @@ describe("reads", () => {
       shard.chunksBeforeFailure = 1;
       expect(await all(router.history(partition, asSeq(1)))).toEqual([1, 2, 3, 4]);
     }
+  });
+
+  test("that find no leader are tried one at a time, however many they are, and all are answered soon after there is one", async () => {
+    const timing = new VirtualTiming();
+    using node = new RoutingNode(1, timing);
+    node.router.install(oneShard(0));
+    let tries = 0;
+    node.shards.led = (shard) => {
+      tries++;
+      return node.shards.ports.get(shard);
+    };
+    const pass = async (ms: number) => {
+      for (let at = 0; at < ms; at += 5) {
+        timing.pass(5);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    };
+    let answered = 0;
+    for (let i = 0; i < 500; i++) void node.router.describe(partition).then(() => answered++);
+    for (let i = 0; i < 500; i++) void all(node.router.history(partition, asSeq(1))).then(() => answered++);
+    await pass(10);
+    tries = 0;
+    await pass(1000);
+    expect(tries).toBeGreaterThanOrEqual(50);
+    expect(tries).toBeLessThanOrEqual(150);
+    const shard = node.lead();
+    shard.state = state;
+    shard.events = events;
+    await pass(100);
+    expect(answered).toBe(1000);
   });
 
   test("fail with what the leader says, and as unavailable when nobody leads within the budget", async () => {

@@ -165,7 +165,8 @@ export class Router {
   /** Events of a partition from `fromSeq` on, durable ones, also where its leader changes half-way. Fails with `HopError`. */
   async *history(partition: Partition, fromSeq: Seq): AsyncIterable<Uint8Array[]> {
     let seq: number = fromSeq;
-    for (let tries = 0; ; ) {
+    let failedMs: number | undefined;
+    for (;;) {
       const place = this.place(partition);
       const port = this.parts.shards.led(place.shard);
       const before = seq;
@@ -177,10 +178,11 @@ export class Router {
         }
         return;
       } catch (error) {
-        tries = seq > before ? 0 : tries + 1;
-        if (!this.mayReadAgain(error) || tries * readRetryMs >= budgetMsDefault) throw error;
+        const { nowMs } = this;
+        if (failedMs === undefined || seq > before) failedMs = nowMs;
+        if (!this.mayReadAgain(error) || nowMs - failedMs >= budgetMsDefault) throw error;
+        await this.untilAgain(place.shard, error, failedMs + budgetMsDefault);
       }
-      await this.pause();
     }
   }
 
@@ -190,23 +192,32 @@ export class Router {
     asking: Pick<Asking, "epoch" | "budgetMs">,
     at: (place: ShardPlace, port: ShardPort | undefined) => Promise<T>,
   ): Promise<T> {
+    const budgetMs = asking.budgetMs ?? budgetMsDefault;
     let failedMs: number | undefined;
     for (;;) {
       const place = this.place(partition, asking.epoch);
-      const startedMs = this.parts.timing.monotonicMs();
+      const startedMs = this.nowMs;
       try {
         return await at(place, this.parts.shards.led(place.shard));
       } catch (error) {
-        const nowMs = this.parts.timing.monotonicMs();
+        const { nowMs } = this;
         if (failedMs === undefined || nowMs - startedMs > longWaitMs) failedMs = nowMs;
-        if (!this.mayReadAgain(error) || nowMs - failedMs >= (asking.budgetMs ?? budgetMsDefault)) throw error;
+        if (!this.mayReadAgain(error) || nowMs - failedMs >= budgetMs) throw error;
+        await this.untilAgain(place.shard, error, failedMs + budgetMs);
       }
-      await this.pause();
     }
   }
 
-  private pause(): Promise<void> {
-    return new Promise((resolve) => void this.parts.timing.after(readRetryMs, resolve));
+  /**
+   * Until a read that failed is worth another try. What found no leader waits with the commands that
+   * wait for one, so that a shard without a leader is not asked more often the more readers it has.
+   */
+  private untilAgain(shard: ShardId, error: unknown, deadlineMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      // One whose time is over tries once more, and fails with what is so then.
+      if (isUndecided(asHopError(error).reason)) this.gateOf(shard).add({ deadlineMs, retry: resolve, expire: resolve });
+      else this.parts.timing.after(readRetryMs, resolve);
+    });
   }
 
   private mayReadAgain(error: unknown): boolean {
