@@ -18,6 +18,19 @@ export const realTiming: Timing = {
 /** Long work that nobody waits for lets everything else have its turn. */
 export const breath = (timing: Timing): Promise<void> => new Promise((resolve) => void timing.after(0, resolve));
 
+/** Asks for a run `ms` milliseconds from now. Whoever asks again before it has begun is served by it, too. */
+export function onceSoon(timing: Timing, ms: number, run: () => void): () => void {
+  let isDue = false;
+  return () => {
+    if (isDue) return;
+    isDue = true;
+    timing.after(ms, () => {
+      isDue = false;
+      run();
+    });
+  };
+}
+
 /** One tick of the groups' clock, in milliseconds. */
 export const tickMs = 50;
 

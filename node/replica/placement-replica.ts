@@ -86,7 +86,6 @@ export class PlacementReplica {
 
   start(): void {
     this.replica.start();
-    this.watch();
   }
 
   stop(): void {
@@ -145,6 +144,7 @@ export class PlacementReplica {
     this.group.proveLead(tickAt(this.parts.timing));
     this.replica.open(term, (machine) => {
       this.clock = new PhysicalClock(machine.clockMs, this.parts.timing);
+      this.watch();
       // The end of a joint configuration may be in the log already, and is no record.
       machine.skip(this.group.lastIndex);
       machine.lead({ term, nowMs: this.clock.nowMs() });
@@ -162,6 +162,7 @@ export class PlacementReplica {
 
   private close(): void {
     this.clock = undefined;
+    this.stopTimer();
     this.waiting = [];
     const message = "Placement lost its leader before the change was known to be durable: whether it happened is not known; ask again";
     const callbacks = [...this.callbacks.values()];
@@ -192,6 +193,7 @@ export class PlacementReplica {
     this.confIndex = index;
   }
 
+  /** While it leads: nobody else acts on what is wanted. */
   private watch(): void {
     this.stopTimer = this.parts.timing.after(reconcileMs, () => {
       if (this.isStopped) return;

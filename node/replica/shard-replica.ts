@@ -24,7 +24,7 @@ import { decodeConfState, encodeConfState, fromBytes, toBytes } from "#proto";
 import { Checkpointer } from "../shard/checkpointer.ts";
 import { PhysicalClock } from "../shard/physical-clock.ts";
 import { ShardHost } from "../shard/shard-host.ts";
-import { tickAt } from "../timing.ts";
+import { onceSoon, tickAt } from "../timing.ts";
 import { Births, isSplit } from "./births.ts";
 import { Departure } from "./departure.ts";
 import type { Group } from "./group.ts";
@@ -68,6 +68,8 @@ export class ShardReplica {
   /** As of the last checkpoint: where it begins to be led on, and the same of the states in object storage. */
   private saved = { savedThrough: 0, storedThrough: 0 };
   private isHastened = false;
+  private readonly carryOutSoon: () => void;
+  private readonly applySoon: () => void;
 
   constructor(shard: ShardId, around: ReplicaSurroundings) {
     this.shard = shard;
@@ -75,6 +77,8 @@ export class ShardReplica {
     this.births = new Births(around.log);
     this.reconciler = new Reconciler(this, around);
     this.departure = new Departure(this, around);
+    this.carryOutSoon = onceSoon(around.timing, finishMs, () => this.carryOut());
+    this.applySoon = onceSoon(around.timing, finishMs, () => this.replica.resumeApplying());
     const kind: ReplicaKind<ShardMachine> = {
       build: () => this.build(),
       elected: (term) => this.askLease(term),
@@ -380,7 +384,7 @@ export class ShardReplica {
     // Where there is none, it was taken in before this life began, or its parent here has still to give birth to it.
     const isDone = right === undefined ? this.around.log.isRemoved(shard) : right.finish(asIndex(change.value.through));
     if (isDone) return true;
-    this.around.timing.after(finishMs, () => this.replica.resumeApplying());
+    this.applySoon();
     return false;
   }
 
@@ -419,7 +423,7 @@ export class ShardReplica {
     for (let next = this.changes[0]; next !== undefined && !this.gone.signal.aborted; next = this.changes[0]) {
       if (next.index > this.replica.group.commitIndex) return;
       // A child begins with the membership as of the split, so that has to be known.
-      if (next.index > this.replica.appliedIndex) return void this.around.timing.after(finishMs, () => this.carryOut());
+      if (next.index > this.replica.appliedIndex) return this.carryOutSoon();
       if (isSplit(next)) return this.giveBirth(next);
       if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard)))
         return void this.around.timing.after(unsyncedMs, () => this.carryOut());

@@ -40,6 +40,6 @@ test("a flush that is asked for by one that ended leaves one timer", () => {
   town.timing.pass(1000);
   expect([town.captured, town.saved]).toEqual([3, 2]);
   town.isSettled = true;
-  town.timing.pass(10);
+  town.timing.pass(32);
   expect(town.saved).toBe(3);
 });

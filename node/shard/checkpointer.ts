@@ -40,8 +40,9 @@ const intervalMsMin = 10;
 const rowsMin = 64;
 const rowsMax = 256;
 const evictEveryMs = 1000;
-/** Between looks whether a captured state is durable yet. */
+/** Between looks whether a captured state is durable yet: twice that after each, as it may wait for a majority that is away. */
 const settleMs = 2;
+const settleMsMax = 32;
 
 export class Checkpointer {
   private readonly parts: CheckpointerParts;
@@ -103,11 +104,11 @@ export class Checkpointer {
     this.finishWhenSettled();
   }
 
-  private finishWhenSettled(): void {
+  private finishWhenSettled(nextMs = settleMs): void {
     const { taken } = this;
     if (this.isStopped || taken === undefined) return;
     if (!this.parts.isSettled(taken)) {
-      this.stopTimer = this.parts.timing.after(settleMs, () => this.finishWhenSettled());
+      this.stopTimer = this.parts.timing.after(nextMs, () => this.finishWhenSettled(Math.min(nextMs * 2, settleMsMax)));
       return;
     }
     this.taken = undefined;
