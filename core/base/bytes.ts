@@ -7,20 +7,32 @@ export function bytesEqual(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-const digits = "0123456789abcdef";
+const pairs = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 export function toHex(bytes: Uint8Array): string {
   let out = "";
-  for (const byte of bytes) out += (digits[byte >> 4] as string) + (digits[byte & 15] as string);
+  for (let i = 0; i < bytes.length; i++) out += pairs[bytes[i] as number] as string;
   return out;
 }
 
 /** Bytes of a hex text, or undefined where it is not one. */
 export function fromHex(text: string): Uint8Array | undefined {
-  if (text.length % 2 !== 0 || !/^[0-9a-fA-F]*$/.test(text)) return undefined;
+  if (text.length % 2 !== 0) return undefined;
   const out = new Uint8Array(text.length / 2);
-  for (let i = 0; i < out.length; i++) out[i] = Number.parseInt(text.slice(i * 2, i * 2 + 2), 16);
+  for (let i = 0; i < out.length; i++) {
+    const high = digitOf(text.charCodeAt(i * 2));
+    const low = digitOf(text.charCodeAt(i * 2 + 1));
+    if (high < 0 || low < 0) return undefined;
+    out[i] = (high << 4) | low;
+  }
   return out;
+}
+
+/** What a hex digit stands for; below 0 for any other character. */
+function digitOf(code: number): number {
+  if (code >= 48 && code <= 57) return code - 48;
+  const lower = code | 32;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
 }
 
 /** Writes an unsigned integer below 2^53 as eight big-endian bytes. */

@@ -3,8 +3,14 @@ export interface Timed {
   readonly atMs: number;
 }
 
+interface Item<T> {
+  readonly entry: T;
+  readonly atMs: number;
+  readonly order: number;
+}
+
 export class TimerHeap<T extends Timed> {
-  private readonly items: { entry: T; order: number }[] = [];
+  private readonly items: Item<T>[] = [];
   private order = 0;
 
   get size(): number {
@@ -16,52 +22,53 @@ export class TimerHeap<T extends Timed> {
   }
 
   push(entry: T): void {
-    const items = this.items;
-    items.push({ entry, order: this.order++ });
-    let at = items.length - 1;
+    const { items } = this;
+    const item = { entry, atMs: entry.atMs, order: this.order++ };
+    let at = items.length;
+    items.push(item);
     while (at > 0) {
       const up = (at - 1) >> 1;
-      if (!this.before(at, up)) break;
-      this.swap(at, up);
+      const above = items[up] as Item<T>;
+      if (!isBefore(item, above)) break;
+      items[at] = above;
       at = up;
     }
+    items[at] = item;
   }
 
   pop(): T | undefined {
-    const items = this.items;
+    const { items } = this;
     const top = items[0];
     const last = items.pop();
     if (top === undefined || last === undefined) return undefined;
-    if (items.length > 0) {
-      items[0] = last;
-      this.sink();
-    }
+    if (items.length > 0) this.sink(last);
     return top.entry;
   }
 
-  private sink(): void {
+  /** Puts the item where it belongs, from the top on, which is free. */
+  private sink(item: Item<T>): void {
+    const { items } = this;
+    const { length } = items;
     let at = 0;
     for (;;) {
-      const left = at * 2 + 1;
-      if (left >= this.items.length) return;
-      const right = left + 1;
-      const least = right < this.items.length && this.before(right, left) ? right : left;
-      if (!this.before(least, at)) return;
-      this.swap(least, at);
+      let least = at * 2 + 1;
+      if (least >= length) break;
+      let below = items[least] as Item<T>;
+      if (least + 1 < length) {
+        const right = items[least + 1] as Item<T>;
+        if (isBefore(right, below)) {
+          least++;
+          below = right;
+        }
+      }
+      if (!isBefore(below, item)) break;
+      items[at] = below;
       at = least;
     }
+    items[at] = item;
   }
+}
 
-  private before(a: number, b: number): boolean {
-    const x = this.items[a] as { entry: T; order: number };
-    const y = this.items[b] as { entry: T; order: number };
-    return x.entry.atMs - y.entry.atMs < 0 || (x.entry.atMs === y.entry.atMs && x.order < y.order);
-  }
-
-  private swap(a: number, b: number): void {
-    const items = this.items;
-    const x = items[a] as { entry: T; order: number };
-    items[a] = items[b] as { entry: T; order: number };
-    items[b] = x;
-  }
+function isBefore<T>(x: Item<T>, y: Item<T>): boolean {
+  return x.atMs < y.atMs || (x.atMs === y.atMs && x.order < y.order);
 }

@@ -73,6 +73,8 @@ export class Replicas {
   private readonly around: ReplicaSurroundings;
   private readonly shards = new Map<ShardId, ShardReplica>();
   private readonly members = new Map<ShardId, GroupMember>();
+  /** Of `members`, since that changed last. */
+  private groups: readonly Group[] | undefined;
   private readonly awake = new Set<ShardId>();
   private readonly idle = new Map<ShardId, Idleness>();
   /** Changes with each group that goes to sleep, wakes or ends. */
@@ -141,6 +143,7 @@ export class Replicas {
   /** Takes placement's group in. */
   adopt(shard: ShardId, member: GroupMember): void {
     this.members.set(shard, member);
+    this.groups = undefined;
     this.wake(shard);
   }
 
@@ -160,6 +163,7 @@ export class Replicas {
     const replica = new ShardReplica(shard, this.around);
     this.shards.set(shard, replica);
     this.members.set(shard, replica);
+    this.groups = undefined;
     this.wake(shard);
     replica.start();
     return replica;
@@ -184,8 +188,9 @@ export class Replicas {
     }
   }
 
-  *everyGroup(): Generator<Group> {
-    for (const { group } of this.members.values()) yield group;
+  everyGroup(): readonly Group[] {
+    this.groups ??= Array.from(this.members.values(), ({ group }) => group);
+    return this.groups;
   }
 
   /** Hands the lead of a group over, where this node has it. */
@@ -364,6 +369,7 @@ export class Replicas {
     replica.stop();
     this.shards.delete(shard);
     this.members.delete(shard);
+    this.groups = undefined;
     this.idle.delete(shard);
     this.awake.delete(shard);
     this.sleepVersion++;
