@@ -49,8 +49,8 @@ export class RaftInvariants {
   private readonly committed: number[] = [];
   private readonly commits: Commit[] = [];
   private readonly leaders = new Map<number, NodeId>();
-  /** Term of the entry before (index, term), for every entry ever seen. */
-  private readonly before = new Map<string, number>();
+  /** Term of the entry before, for every entry ever seen: by its term, then by its index. */
+  private readonly before = new Map<number, number[]>();
   private readonly seen = new Map<NodeId, { commit: number; terms: number[]; lastIndex: number }>();
 
   /** Highest index that is known to be committed. */
@@ -87,8 +87,13 @@ export class RaftInvariants {
       if (index <= known.lastIndex && known.terms[index] === term) break;
       known.terms[index] = term;
       const prior = log.term(index - 1);
-      const first = this.before.get(`${index}/${term}`);
-      if (first === undefined) this.before.set(`${index}/${term}`, prior);
+      let ofTerm = this.before.get(term);
+      if (ofTerm === undefined) {
+        ofTerm = [];
+        this.before.set(term, ofTerm);
+      }
+      const first = ofTerm[index];
+      if (first === undefined) ofTerm[index] = prior;
       else if (first !== prior) return `logMatching: entry ${index} of term ${term} follows term ${prior} at ${id}, elsewhere ${first}`;
     }
     known.lastIndex = log.lastIndex;

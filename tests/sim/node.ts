@@ -292,8 +292,12 @@ export class SimNode {
       monotonicMs: () => time.monotonicMs(),
       after: (ms, run) => {
         let isOff = false;
-        this.later(ms / time.rate, () => {
+        const fire = (): void => {
           if (!isOff) run();
+        };
+        // One that was called off does nothing here, so nothing of the node need be looked at.
+        this.sim.schedule.after(ms / time.rate, () => {
+          if (!isOff) this.take(fire, true);
         });
         return () => {
           isOff = true;

@@ -256,12 +256,12 @@ export class Simulation {
 
   /** Takes in what the node's groups have committed, and looks at how they are. */
   observe(node: SimNode): void {
-    const news: ShardId[] = [];
+    let news: ShardId[] | undefined;
     for (const group of node.replicas.everyGroup()) {
-      if (group.commitIndex > this.journal.lastIndex(group.shard)) news.push(group.shard);
-      this.raft.observe(node, group);
+      if (!this.raft.observe(node, group)) continue;
+      if (group.commitIndex > this.journal.lastIndex(group.shard)) news = [...(news ?? []), group.shard];
     }
-    if (news.length === 0) return;
+    if (news === undefined) return;
     // A shard that a split made comes behind its parent.
     news.sort((a, b) => a - b);
     for (const shard of news) this.takeCommitted(node, shard);

@@ -17,39 +17,50 @@ interface Watched {
   durable: number;
   term: number;
   leads: boolean;
+  /** Of the node's log when it was looked at: while both stay, so does all that its log says. */
+  position: number;
+  durablePosition: number;
 }
 
 export class RaftWatch {
   private readonly journal: Journal;
   private readonly invariants = new Map<ShardId, RaftInvariants>();
   private readonly members = new Map<ShardId, Map<NodeId, Watched>>();
+  /** Of nodes that live. */
+  private readonly known = new Map<Group, Watched>();
 
   constructor(journal: Journal) {
     this.journal = journal;
   }
 
-  /** Looks at what a node's step may have changed of a group. */
-  observe(node: SimNode, group: Group): void {
-    const { shard } = group;
+  /** Looks at what a node's step may have changed of a group. False where that is nothing. */
+  observe(node: SimNode, group: Group): boolean {
     const { log } = node;
+    const { commitIndex: commit, term, leads } = group;
+    const position = log.position();
+    const durablePosition = log.durablePosition();
+    let known = this.known.get(group);
+    if (
+      known !== undefined &&
+      known.position === position &&
+      known.durablePosition === durablePosition &&
+      known.commit === commit &&
+      known.term === term &&
+      known.leads === leads
+    )
+      return false;
+    const { shard } = group;
     // Its members end one after the other: nobody counts on it any more.
-    if (this.journal.shards.get(shard)?.record.isRetired === true) return;
-    const members = this.membersOf(shard);
-    let known = members.get(node.id);
-    if (known?.group !== group) {
-      known = this.watch(node, group);
-      members.set(node.id, known);
-    }
+    if (this.journal.shards.get(shard)?.record.isRetired === true) return true;
+    known ??= this.watch(node, group);
     const last = log.lastIndex(shard);
     const lastTerm = log.term(shard, last) ?? 0;
     const durable = log.durableIndex(shard);
-    const { commitIndex: commit, term, leads } = group;
     const isSame =
       known.commit === commit && known.last === last && known.lastTerm === lastTerm && known.term === term && known.leads === leads;
-    if (isSame && known.durable === durable) return;
-    Object.assign(known, { commit, last, lastTerm, durable, term, leads });
-    if (isSame) return;
-    this.check(shard, known.view);
+    Object.assign(known, { commit, last, lastTerm, durable, term, leads, position, durablePosition });
+    if (!isSame) this.check(shard, known.view);
+    return true;
   }
 
   /** The node is dead: its members are what its disk says, or, where that is lost too, what they had committed. */
@@ -57,6 +68,7 @@ export class RaftWatch {
     for (const [shard, members] of this.members) {
       const known = members.get(id);
       if (known === undefined) continue;
+      if (known.group !== undefined) this.known.delete(known.group);
       known.group = undefined;
       known.leads = false;
       const { term, commit } = known;
@@ -118,7 +130,22 @@ export class RaftWatch {
       log: viewOf(() => log.lastIndex(shard)),
       durable: viewOf(() => log.durableIndex(shard)),
     };
-    const known: Watched = { view, group, commit: -1, last: -1, lastTerm: 0, durable: -1, term: 0, leads: false };
+    const known: Watched = {
+      view,
+      group,
+      commit: -1,
+      last: -1,
+      lastTerm: 0,
+      durable: -1,
+      term: 0,
+      leads: false,
+      position: -1,
+      durablePosition: -1,
+    };
+    const before = this.membersOf(shard).get(node.id)?.group;
+    if (before !== undefined) this.known.delete(before);
+    this.membersOf(shard).set(node.id, known);
+    this.known.set(group, known);
     return known;
   }
 
