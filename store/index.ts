@@ -78,15 +78,18 @@ export type {
 export { openObjectStore } from "./objects/open-object-store.ts";
 export type { ObjectTiming, RetryPolicy } from "./objects/retry.ts";
 export { S3Backend, type S3Options } from "./objects/s3-backend.ts";
+export { EventFields } from "./segment/sealed/event-fields.ts";
 export { isExpired, type Removal, recordsOfSegments, type SegmentToMerge } from "./segment/sealed/merged-records.ts";
 export {
   batchExtent,
   type PackedRecord,
   packedRecords,
   packRecords,
+  RecordPacker,
   type RecordToSeal,
   unpackRecords,
 } from "./segment/sealed/record-batch.ts";
+export { RecordEvents } from "./segment/sealed/record-events.ts";
 export type { SealOptions } from "./segment/sealed/seal.ts";
 export { SealThread } from "./segment/sealed/seal-thread.ts";
 export { type PackedObject, packObject, type SealWork, sealInPlace, sealSegment } from "./segment/sealed/seal-work.ts";

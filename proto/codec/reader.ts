@@ -28,11 +28,16 @@ export class Reader {
 
   /** An unsigned integer below 2^53. */
   varint(): number {
+    const byte = this.bytes[this.at++];
+    // Most have one byte. The others have a function of their own, as this one becomes a part of each of its many callers.
+    return byte !== undefined && byte < 128 ? byte : this.longVarint(byte);
+  }
+
+  private longVarint(first: number | undefined): number {
+    if (first === undefined) throw new CodecError("Cannot read a number: the message ends inside it");
     const b = this.bytes;
-    let byte = b[this.at++];
-    if (byte === undefined) throw new CodecError("Cannot read a number: the message ends inside it");
-    if (byte < 128) return byte;
-    let value = byte & 127;
+    let byte: number | undefined = first;
+    let value = first & 127;
     let scale = 128;
     for (let i = 1; i < 10; i++) {
       byte = b[this.at++];

@@ -3,13 +3,16 @@
  *
  * Fields of unknown numbers are stepped over: they are in the bytes, which a column keeps whole.
  */
-import { CodecError, Reader } from "#proto";
+import { CodecError, type Reader } from "#proto";
 
 const hashBytes = 32;
 /** Tag and length of `prev_hash`, and the hash. */
 export const suffixBytes = 2 + hashBytes;
 
 const suffixTag = 122;
+const identityTag = 58;
+/** Types of fields: the lowest bits of their tags. */
+const [number, bytes] = [0, 2];
 
 /** Reused from event to event; texts and payload are places in the bytes. */
 export class EventFields {
@@ -29,65 +32,70 @@ export class EventFields {
   payloadAt = 0;
   payloadEnd = 0;
 
-  /** Reads [at, end) of `bytes`: an event less its `prev_hash`. Throws `CodecError` where it is none. */
-  read(bytes: Uint8Array, at: number, end: number): void {
-    const reader = new Reader(bytes, at);
+  /** Reads [at, end) of the reader's bytes: an event less its `prev_hash`. Throws `CodecError` where it is none. */
+  read(reader: Reader, at: number, end: number): void {
+    reader.at = at;
     this.clear();
-    while (reader.at < end) this.field(reader, reader.varint(), end);
+    while (reader.at < end) {
+      const tag = reader.varint();
+      const type = tag & 7;
+      // One place that reads numbers and one that reads lengths: what is read in many is long to compile.
+      if (type === number) this.number(tag, reader.varint());
+      else if (type === bytes) {
+        const to = reader.extent(end);
+        if (tag === identityTag) this.identity(reader, to);
+        else this.text(tag, reader.at, to);
+        reader.at = to;
+      } else reader.skip(tag, end);
+    }
     mustEnd(reader, end);
   }
 
-  private field(reader: Reader, tag: number, end: number): void {
-    switch (tag) {
-      case 10:
-        this.partitionEnd = reader.extent(end);
-        this.partitionAt = reader.at;
-        reader.at = this.partitionEnd;
-        break;
-      case 16:
-        this.seq = reader.varint();
-        break;
-      case 24:
-        this.timeMs = reader.varint();
-        break;
-      case 32:
-        this.logical = reader.varint();
-        break;
-      case 40:
-        this.kind = reader.varint();
-        break;
-      case 48:
-        this.schemaId = reader.varint();
-        break;
-      case 58:
-        this.identity(reader, reader.extent(end));
-        break;
-      case 66:
-        this.payloadEnd = reader.extent(end);
-        this.payloadAt = reader.at;
-        reader.at = this.payloadEnd;
-        break;
-      default:
-        reader.skip(tag, end);
+  private number(tag: number, value: number): void {
+    if (tag === 16) this.seq = value;
+    else if (tag === 24) this.timeMs = value;
+    else if (tag === 32) this.logical = value;
+    else if (tag === 40) this.kind = value;
+    else if (tag === 48) this.schemaId = value;
+  }
+
+  private text(tag: number, at: number, end: number): void {
+    if (tag === 10) {
+      this.partitionAt = at;
+      this.partitionEnd = end;
+    } else if (tag === 66) {
+      this.payloadAt = at;
+      this.payloadEnd = end;
     }
   }
 
   private identity(reader: Reader, end: number): void {
     while (reader.at < end) {
       const tag = reader.varint();
-      if (tag === 10) {
-        this.issuerEnd = reader.extent(end);
-        this.issuerAt = reader.at;
-        reader.at = this.issuerEnd;
-      } else if (tag === 18) {
-        this.subjectEnd = reader.extent(end);
-        this.subjectAt = reader.at;
-        reader.at = this.subjectEnd;
-      } else if (tag === 24) this.verified = reader.varint() !== 0;
-      else if (tag === 32) this.causeSeq = reader.varint();
-      else reader.skip(tag, end);
+      const type = tag & 7;
+      if (type === number) this.identityNumber(tag, reader.varint());
+      else if (type === bytes) {
+        const to = reader.extent(end);
+        this.identityText(tag, reader.at, to);
+        reader.at = to;
+      } else reader.skip(tag, end);
     }
     mustEnd(reader, end);
+  }
+
+  private identityNumber(tag: number, value: number): void {
+    if (tag === 24) this.verified = value !== 0;
+    else if (tag === 32) this.causeSeq = value;
+  }
+
+  private identityText(tag: number, at: number, end: number): void {
+    if (tag === 10) {
+      this.issuerAt = at;
+      this.issuerEnd = end;
+    } else if (tag === 18) {
+      this.subjectAt = at;
+      this.subjectEnd = end;
+    }
   }
 
   private clear(): void {
@@ -97,7 +105,8 @@ export class EventFields {
   }
 }
 
-function mustEnd(reader: Reader, end: number): void {
+/** Throws `CodecError` where the message that was read did not end at `end`. */
+export function mustEnd(reader: Reader, end: number): void {
   if (reader.at !== end) throw new CodecError(`Cannot read a message: it ends ${reader.at - end} bytes too far`);
 }
 

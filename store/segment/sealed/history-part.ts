@@ -3,6 +3,7 @@ import { bytesEqual, type Partition, toHex } from "#core/base";
 import { CodecError } from "#proto";
 import { eventSeq, isOfPartition } from "../../event-head.ts";
 import { putSuffix, suffixBytes } from "./event-fields.ts";
+import type { RowTable } from "./row-table.ts";
 import type { BodyPlace, RowGroupPlace } from "./segment-directory.ts";
 
 const hashBytes = 32;
@@ -34,6 +35,22 @@ export class HistoryPart {
     if (group.hash.bytes !== group.rows * hashBytes)
       throw new CodecError(`Cannot read hashes: ${group.hash.bytes} bytes for ${group.rows} rows`);
     this.findEvents();
+  }
+
+  /** Whether the `i`th row has event, hash, record and term of the table's `row`. */
+  isRow(i: number, table: RowTable, row: number): boolean {
+    return (
+      table.isEvent(row, this.events, this.starts[i] as number, this.ends[i] as number) &&
+      table.isHash(row, this.bytes, this.group.hash.at + i * hashBytes) &&
+      this.index(i) === table.index(row) &&
+      this.term(i) === table.term(row)
+    );
+  }
+
+  /** The hashes of all rows, one behind the other. */
+  hashes(): Uint8Array {
+    const { at, bytes } = this.group.hash;
+    return this.bytes.subarray(at, at + bytes);
   }
 
   /** A copy of the hash of the `i`th row's event. */

@@ -20,8 +20,8 @@ export function* rowGroups(table: RowTable, order: Uint32Array): Generator<RowGr
   let from = 0;
   let bytes = 0;
   for (let i = 0; i < order.length; i++) {
-    const { at, end } = table.event(order[i] as number);
-    bytes += end - at;
+    const row = order[i] as number;
+    bytes += table.end(row) - table.start(row);
     if (i + 1 - from < rowGroupRows && bytes < rowGroupBytes && i + 1 < order.length) continue;
     yield rowGroupOf(table, order.subarray(from, i + 1));
     from = i + 1;
@@ -44,11 +44,13 @@ function rowGroupOf(table: RowTable, rows: Uint32Array): RowGroup {
     number(),
     number(),
   ];
-  const hash = new Uint8Array(rows.length * 32);
+  const hash = new Uint32Array(rows.length * 8);
   const fields = new EventFields();
-  for (const [i, row] of rows.entries()) {
-    const { batch, at, end } = table.event(row);
-    fields.read(batch, at, end);
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i] as number;
+    const [reader, at, end] = [table.reader(row), table.start(row), table.end(row)];
+    fields.read(reader, at, end);
+    const batch = reader.bytes;
     partition.add(batch, fields.partitionAt, fields.partitionEnd);
     issuer.add(batch, fields.issuerAt, fields.issuerEnd);
     subject.add(batch, fields.subjectAt, fields.subjectEnd);
@@ -63,7 +65,7 @@ function rowGroupOf(table: RowTable, rows: Uint32Array): RowGroup {
     causeSeq[i] = fields.causeSeq;
     logIndex[i] = table.index(row);
     term[i] = table.term(row);
-    hash.set(table.hash(row), i * 32);
+    table.copyHash(row, hash, i * 8);
   }
   const chunks: Readonly<Record<ColumnName, ColumnChunk>> = {
     partition: textChunk(partition),
@@ -79,7 +81,7 @@ function rowGroupOf(table: RowTable, rows: Uint32Array): RowGroup {
     payload: bytesChunk(payload),
     log_index: numberChunk(logIndex),
     term: numberChunk(term),
-    hash: hashChunk(hash),
+    hash: hashChunk(new Uint8Array(hash.buffer)),
     event: bytesChunk(event),
   };
   return { rows: rows.length, chunks: columns.map(({ name }) => chunks[name]) };

@@ -6,11 +6,11 @@
  * it: a broken chain is never sealed.
  */
 import { asIndex, asSeq, asShardId, assert, bytesEqual, type Index, type Partition, type ShardId, toHex } from "#core/base";
-import { CodecError, decodeRecord, Reader, type Record } from "#proto";
+import { CodecError, Reader } from "#proto";
 import { CorruptionError, type Damage } from "../../corruption-error.ts";
-import { keyOfName } from "../../event-head.ts";
 import { EventFields, endsInPrevHash, suffixBytes } from "./event-fields.ts";
-import { packedRecords } from "./record-batch.ts";
+import { RecordCursor } from "./record-batch.ts";
+import { RecordEvents } from "./record-events.ts";
 import type { Piece, Place, TermStart } from "./summary.ts";
 
 /** More than this in one segment is a mistake of whoever asks: all of it is in memory at once. */
@@ -50,11 +50,17 @@ interface PartitionRows {
   lastRow: number;
 }
 
-/** Where a row's event is, less its `prev_hash`. */
-export interface EventPlace {
-  readonly batch: Uint8Array;
-  readonly at: number;
-  readonly end: number;
+/** A batch, and what reads in it. */
+interface Batch {
+  readonly bytes: Buffer;
+  readonly reader: Reader;
+}
+
+export interface SortedRows {
+  /** Rows in the order of a segment. */
+  readonly order: Uint32Array;
+  /** What is where in it. */
+  readonly pieces: readonly Piece[];
 }
 
 export interface RowTableOptions {
@@ -75,16 +81,19 @@ export class RowTable {
   /** Least and greatest time of an event. */
   firstTimeMs = Number.POSITIVE_INFINITY;
   lastTimeMs = 0;
-  private readonly batches: Uint8Array[] = [];
+  private readonly batches: Batch[] = [];
   private batchesBytes = 0;
   private readonly batchOf = new Column();
   private readonly starts = new Column();
   private readonly ends = new Column();
   private readonly indexes = new Column();
   private readonly rowTerms = new Column();
-  private hashes = new Uint8Array(1 << 16);
+  /** A hash is eight words. */
+  private hashWords = new Uint32Array(1 << 14);
+  private hashes = Buffer.from(this.hashWords.buffer);
   private readonly partitions = new Map<string, PartitionRows>();
   private readonly fields = new EventFields();
+  private readonly events = new RecordEvents();
   private readonly mayLack: boolean;
 
   constructor({ shard, firstIndex, mayLack = false }: RowTableOptions) {
@@ -95,19 +104,21 @@ export class RowTable {
   }
 
   /** Takes in a batch of records, which stays as it is from here on. */
-  add(batch: Uint8Array): void {
-    this.batchesBytes += batch.length;
+  add(bytes: Uint8Array): void {
+    this.batchesBytes += bytes.length;
     assert(
       this.batchesBytes <= bytesMax,
       `records for one segment of shard ${this.shard} have ${this.batchesBytes} bytes, at most ${bytesMax}`,
     );
+    const batch = { bytes: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), reader: new Reader(bytes) };
     this.batches.push(batch);
-    for (const { index, term, kind, at, end } of packedRecords(batch)) {
+    for (const cursor = new RecordCursor(bytes); cursor.next(); ) {
+      const { index, term, kind, at, end } = cursor;
       if (index !== this.lastIndex + 1) throw this.broken(this.lastIndex + 1, `record ${index}`, `record ${this.lastIndex + 1}`);
       this.lastIndex = index;
       if (this.terms.at(-1)?.term !== term) this.terms.push({ first: index, term });
       if (kind !== "data" || at === end) continue;
-      this.addRecord(batch, this.recordOf(batch, at, end), term);
+      this.addRecord(batch, at, end, term);
     }
   }
 
@@ -121,12 +132,33 @@ export class RowTable {
     );
   }
 
-  event(row: number): EventPlace {
-    return { batch: this.batches[this.batchOf.get(row)] as Uint8Array, at: this.starts.get(row), end: this.ends.get(row) };
+  /** Reads the bytes that the row's event is in, at `start` … `end`, less its `prev_hash`. */
+  reader(row: number): Reader {
+    return this.batch(row).reader;
   }
 
-  hash(row: number): Uint8Array {
-    return this.hashes.subarray(row * 32, row * 32 + 32);
+  start(row: number): number {
+    return this.starts.get(row);
+  }
+
+  end(row: number): number {
+    return this.ends.get(row);
+  }
+
+  /** Writes the hash of the row's event as eight words from `at` on. */
+  copyHash(row: number, into: Uint32Array, at: number): void {
+    const { hashWords } = this;
+    for (let i = 0, from = row * 8; i < 8; i++) into[at + i] = hashWords[from + i] as number;
+  }
+
+  /** Whether [at, end) of `bytes` is the row's event, less its `prev_hash`. */
+  isEvent(row: number, bytes: Uint8Array, at: number, end: number): boolean {
+    return this.batch(row).bytes.compare(bytes, at, end, this.starts.get(row), this.ends.get(row)) === 0;
+  }
+
+  /** Whether the 32 bytes from `at` on are the hash of the row's event. */
+  isHash(row: number, bytes: Uint8Array, at: number): boolean {
+    return this.hashes.compare(bytes, at, at + 32, row * 32, row * 32 + 32) === 0;
   }
 
   index(row: number): number {
@@ -137,8 +169,7 @@ export class RowTable {
     return this.rowTerms.get(row);
   }
 
-  /** Rows in the order of a segment, and what is where in it. */
-  sorted(): { order: Uint32Array; pieces: Piece[] } {
+  sorted(): SortedRows {
     const order = new Uint32Array(this.rows);
     const pieces: Piece[] = [];
     let row = 0;
@@ -153,20 +184,15 @@ export class RowTable {
     return { order, pieces };
   }
 
-  private recordOf(batch: Uint8Array, at: number, end: number): Record {
-    try {
-      return decodeRecord(new Reader(batch, at), end);
-    } catch (error) {
-      if (!(error instanceof CodecError)) throw error;
-      throw this.broken(this.lastIndex, error.message, "an encoded record");
-    }
+  private batch(row: number): Batch {
+    return this.batches[this.batchOf.get(row)] as Batch;
   }
 
-  private addRecord(batch: Uint8Array, record: Record, term: number): void {
-    for (const [i, event] of record.event.entries()) {
-      const at = event.byteOffset - batch.byteOffset;
-      const previous = { shard: asShardId(record.previousShard[i] || this.shard), index: asIndex(record.previous[i] ?? 0) };
-      this.addEvent(batch, at, at + event.length, previous);
+  private addRecord(batch: Batch, at: number, end: number, term: number): void {
+    const { events } = this;
+    this.decode("an encoded record", () => events.read(batch.reader, at, end));
+    for (let i = 0; i < events.count; i++) {
+      this.addEvent(batch, i);
       this.batchOf.set(this.rows, this.batches.length - 1);
       this.indexes.set(this.rows, this.lastIndex);
       this.rowTerms.set(this.rows, term);
@@ -174,43 +200,53 @@ export class RowTable {
     }
   }
 
-  private addEvent(batch: Uint8Array, at: number, end: number, previous: Place): void {
+  /** Event `i` of the record that was read last. */
+  private addEvent({ bytes, reader }: Batch, i: number): void {
+    const { events, fields } = this;
+    const [at, end] = [events.ats[i] as number, events.ends[i] as number];
     const restEnd = end - suffixBytes;
-    if (!endsInPrevHash(batch, at, end)) throw this.broken(this.lastIndex, "an event that does not end in its prev_hash", "one that does");
-    this.readFields(batch, at, restEnd);
-    const name = batch.subarray(this.fields.partitionAt, this.fields.partitionEnd);
-    const key = keyOfName(name);
+    if (!endsInPrevHash(bytes, at, end)) throw this.broken(this.lastIndex, "an event that does not end in its prev_hash", "one that does");
+    this.decode("an encoded event", () => fields.read(reader, at, restEnd));
+    // One character a byte: a key that tells names apart.
+    const key = bytes.toString("latin1", fields.partitionAt, fields.partitionEnd);
     let partition = this.partitions.get(key);
     if (partition === undefined) {
-      partition = { name, pieces: [], nextSeq: 0, lastRow: -1 };
+      partition = { name: bytes.subarray(fields.partitionAt, fields.partitionEnd), pieces: [], nextSeq: 0, lastRow: -1 };
       this.partitions.set(key, partition);
     }
-    this.follow(partition, batch.subarray(end - 32, end), previous);
+    this.follow(partition, bytes, end - 32, i);
     this.starts.set(this.rows, at);
     this.ends.set(this.rows, restEnd);
-    this.addHash(batch.subarray(at, end));
+    this.addHash(bytes.subarray(at, end));
     this.firstTimeMs = Math.min(this.firstTimeMs, this.fields.timeMs);
     this.lastTimeMs = Math.max(this.lastTimeMs, this.fields.timeMs);
   }
 
-  private readFields(batch: Uint8Array, at: number, end: number): void {
+  private decode(what: string, read: () => void): void {
     try {
-      this.fields.read(batch, at, end);
+      read();
     } catch (error) {
       if (!(error instanceof CodecError)) throw error;
-      throw this.broken(this.lastIndex, error.message, "an encoded event");
+      throw this.broken(this.lastIndex, error.message, what);
     }
   }
 
-  /** Puts the row at the end of its partition, after checking that it belongs there. */
-  private follow(partition: PartitionRows, prevHash: Uint8Array, previous: Place): void {
+  /** Puts the row at the end of its partition, after checking that it belongs there: event `i` of the record, whose `prev_hash` is at `hashAt`. */
+  private follow(partition: PartitionRows, bytes: Buffer, hashAt: number, i: number): void {
     const { seq } = this.fields;
     const piece = partition.pieces.at(-1);
     if (piece !== undefined && seq === partition.nextSeq) {
-      const want = this.hash(partition.lastRow);
-      if (!bytesEqual(prevHash, want)) throw this.broken(this.lastIndex, `prev_hash ${toHex(prevHash)}`, toHex(want));
+      const { lastRow } = partition;
+      if (!this.isHash(lastRow, bytes, hashAt))
+        throw this.broken(
+          this.lastIndex,
+          `prev_hash ${toHex(bytes.subarray(hashAt, hashAt + 32))}`,
+          toHex(this.hashes.subarray(lastRow * 32, lastRow * 32 + 32)),
+        );
       piece.rows.push(this.rows);
     } else {
+      const prevHash = bytes.subarray(hashAt, hashAt + 32);
+      const previous = { shard: asShardId(this.events.previousShardOf(i) || this.shard), index: asIndex(this.events.previousIndex(i)) };
       this.checkBeginning(partition, seq, prevHash, previous);
       const first = { firstSeq: seq, prevHash: seq === 0 ? noHash : prevHash, previous: seq === 0 ? undefined : previous };
       partition.pieces.push({ ...first, rows: [this.rows] });
@@ -237,9 +273,10 @@ export class RowTable {
   private addHash(event: Uint8Array): void {
     const at = this.rows * 32;
     if (at === this.hashes.length) {
-      const grown = new Uint8Array(this.hashes.length * 2);
-      grown.set(this.hashes);
-      this.hashes = grown;
+      const grown = new Uint32Array(this.hashWords.length * 2);
+      grown.set(this.hashWords);
+      this.hashWords = grown;
+      this.hashes = Buffer.from(grown.buffer);
     }
     Bun.SHA256.hash(event, this.hashes.subarray(at, at + 32));
   }

@@ -23,7 +23,7 @@ export interface SealWork {
 }
 
 export function packObject(plain: Uint8Array): PackedObject {
-  const bytes = Bun.zstdCompressSync(plain as Uint8Array<ArrayBuffer>, { level: 3 });
+  const bytes = Bun.zstdCompressSync(plain as Uint8Array<ArrayBuffer>, { level: 1 });
   const sha256 = new Uint8Array(32);
   Bun.SHA256.hash(bytes, sha256);
   return { bytes, sha256 };

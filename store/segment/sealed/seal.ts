@@ -9,11 +9,11 @@ import { packBlocks } from "./index-block.ts";
 import { type ColumnName, columns } from "./parquet-columns.ts";
 import { type FooterRowGroup, magic, parquetFooter } from "./parquet-footer.ts";
 import { digestOf, filterOf } from "./partition-filter.ts";
+import { readBack } from "./read-back.ts";
 import { type RowGroup, rowGroups } from "./row-group.ts";
-import type { RowTable, RowTableOptions } from "./row-table.ts";
+import type { RowTable, RowTableOptions, SortedRows } from "./row-table.ts";
 import { type BlockPlace, type Extent, encodeDirectory, type RowGroupPlace } from "./segment-directory.ts";
 import { type Piece, type SealedSegment, type SegmentExtent, type SegmentSummary, sealedFormat } from "./summary.ts";
-import { auditSealed } from "./verify.ts";
 
 /** Index of the first and the last record, both inclusive; every one between must come. */
 export interface SealOptions extends RowTableOptions {
@@ -22,18 +22,18 @@ export interface SealOptions extends RowTableOptions {
 
 /** Makes the two objects of what a table has gathered, and reads them back: the log is deleted on the strength of them. */
 export async function sealTable(table: RowTable, lastIndex: Index): Promise<SealedSegment> {
-  const sealed = sealedOf(table, lastIndex);
+  table.checkEnd(lastIndex);
+  const { order, pieces } = table.sorted();
+  const sealed = sealedOf(table, lastIndex, { order, pieces });
   try {
-    await auditSealed(sealed, { segment: "the new segment", index: "its index" });
+    await readBack(sealed, { table, order, pieces });
   } catch (error) {
     throw new InvariantError(`A segment does not read back as it was sealed: ${errorText(error)}`);
   }
   return sealed;
 }
 
-function sealedOf(table: RowTable, lastIndex: Index): SealedSegment {
-  table.checkEnd(lastIndex);
-  const { order, pieces } = table.sorted();
+function sealedOf(table: RowTable, lastIndex: Index, { order, pieces }: SortedRows): SealedSegment {
   const { segment, digest, groups } = segmentOf(table, order);
   const segmentSha256 = sha256(segment);
   const names = [...new Set(pieces.map(({ partition }) => partition))].map((partition) => new TextEncoder().encode(partition));
