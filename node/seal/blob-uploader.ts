@@ -17,7 +17,7 @@ import type { SealableShard } from "./sealer.ts";
 
 export interface BlobUploaderParts {
   readonly uploads: BlobUploads;
-  readonly log: Pick<LogStore, "scan">;
+  readonly log: Pick<LogStore, "scanMany">;
   readonly shards: () => Iterable<SealableShard>;
   /** Bundles of deployments, where this node is to upload them. */
   readonly bundles: () => Iterable<Uint8Array>;
@@ -79,10 +79,13 @@ export class BlobUploader {
   private async namedBehind(shard: ShardId, begin: number, through: number): Promise<{ last: number; blobs: ReadonlySet<string> }> {
     const blobs = new Set<string>();
     let bytes = 0;
-    for await (const { index, kind, body } of pacedScan(this.parts, shard, { from: asIndex(begin + 1), end: asIndex(through + 1) })) {
-      if (kind === "data" && body.length > 0) noteBlobs(body, blobs);
-      bytes += body.length;
-      if (bytes >= partBytes) return { last: index, blobs };
+    for await (const records of pacedScan(this.parts, shard, { from: asIndex(begin + 1), end: asIndex(through + 1) })) {
+      for (const { kind, body } of records) {
+        if (kind === "data" && body.length > 0) noteBlobs(body, blobs);
+        bytes += body.length;
+      }
+      const last = records.at(-1)?.index;
+      if (last !== undefined && bytes >= partBytes) return { last, blobs };
     }
     return { last: through, blobs };
   }

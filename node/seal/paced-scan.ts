@@ -3,21 +3,14 @@ import type { Index, ShardId } from "#core/base";
 import type { LogRecord, LogStore } from "#store";
 import { breath, type Timing } from "../timing.ts";
 
-/** Looked at in one go: about half a millisecond of the node's thread. */
-const turnBytes = 64 << 10;
-
-/** Records [from, end) as `LogStore.scan` has them, with everybody else's turn in between. */
+/** Records [from, end) as `LogStore.scanMany` has them, with everybody else's turn in between. */
 export async function* pacedScan(
-  { log, timing }: { readonly log: Pick<LogStore, "scan">; readonly timing: Timing },
+  { log, timing }: { readonly log: Pick<LogStore, "scanMany">; readonly timing: Timing },
   shard: ShardId,
   { from, end }: { readonly from: Index; readonly end: Index },
-): AsyncGenerator<LogRecord> {
-  let bytes = 0;
-  for await (const record of log.scan(shard, from, end)) {
-    yield record;
-    bytes += record.body.length;
-    if (bytes < turnBytes) continue;
-    bytes = 0;
+): AsyncGenerator<readonly LogRecord[]> {
+  for await (const records of log.scanMany(shard, from, end)) {
+    yield records;
     await breath(timing);
   }
 }

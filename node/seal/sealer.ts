@@ -189,7 +189,7 @@ export class Sealer {
     const head = await readUnsealed(this.parts, range, policy.bytesMax);
     // A child's states are wanted even where nothing has happened in it.
     const isForStates = (before === undefined && shard.header().ancestor.length > 0) || this.parts.statesWanted.has(shard.shard);
-    if (head.events === 0 && head.last >= through && !isForStates) return undefined;
+    if (!head.hasEvents && head.last >= through && !isForStates) return undefined;
     // The first segment holds the log from its beginning, which is archive where a snapshot brought it.
     if (head.first > (before === undefined ? birthIndex + 1 : range.first))
       throw new HopError(
@@ -203,13 +203,10 @@ export class Sealer {
     let events = 0;
     for (let part = head; ; part = await readUnsealed(this.parts, { ...range, first: asIndex(part.last + 1) }, policy.bytesMax)) {
       await this.uploads.blobs(part.blobs);
-      segments.push(
-        await this.uploads.segment(
-          await this.parts.work.segment(part.batches, { shard: shard.shard, firstIndex: part.first, lastIndex: part.last }),
-        ),
-      );
+      const sealed = await this.parts.work.segment(part.batches, { shard: shard.shard, firstIndex: part.first, lastIndex: part.last });
+      segments.push(await this.uploads.segment(sealed));
       records.push(...(await this.uploads.records(shard.shard, behind(part.batches, checkpoint?.appliedIndex ?? 0))));
-      events += part.events;
+      events += sealed.summary.rows;
       if (part.last >= Math.max(checkpoint?.appliedIndex ?? 0, head.last)) break;
     }
     const manifest = this.next(shard, before, { segments, records, checkpoint });

@@ -87,6 +87,25 @@ export function logStoreSuite(name: string, make: () => LogHarness): void {
       expect(await texts(log, 0, other)).toEqual(["101/3 b1", "102/3 b2", "103/3 b3", "104/3 b4", "105/3 b5"]);
     });
 
+    test("many records at a time are those that come one by one, in order and in parts", async () => {
+      const log = await open();
+      for (let i = 1; i <= 300; i++) {
+        append(log, i, `${i} ${"x".repeat(1000)}`);
+        append(log, i, "of another", other);
+      }
+      append(log, 301, "y".repeat(200_000));
+      append(log, 302, "last");
+      log.kick(true);
+      await untilDurable(log, () => log.durableIndex(shard) === 302);
+      const [found, counts]: [string[], number[]] = [[], []];
+      for await (const records of log.scanMany(shard, asIndex(2), asIndex(303))) {
+        for (const { index, term, body } of records) found.push(`${index}/${term} ${new TextDecoder().decode(body)}`);
+        counts.push(records.length);
+      }
+      expect(found).toEqual(await texts(log, 2));
+      expect(Math.max(...counts)).toBeLessThan(80);
+    });
+
     test("a record that nothing waits for becomes durable by itself", async () => {
       const log = await open();
       append(log, 1, "rides");

@@ -34,6 +34,9 @@ export interface LogEntry {
   readonly data: Uint8Array;
 }
 
+/** What `scanMany` gives at a time, in bytes of records: about half a millisecond of a thread. */
+export const scanBytes = 64 << 10;
+
 export interface HardState {
   readonly term: Term;
   /** Node that got the vote in this term; 0 = none. */
@@ -151,6 +154,8 @@ export interface LogStore extends LogWriter, LogView {
    * overtaken: what it has not come to yet was released, and its file went.
    */
   scan(shard: ShardId, from: Index, end?: Index): AsyncIterable<LogRecord>;
+  /** `scan` for those who read much: about 64 KiB of records at a time, valid until the next ones are asked for, and without a promise for each. */
+  scanMany(shard: ShardId, from: Index, end?: Index): AsyncIterable<readonly LogRecord[]>;
   /** `scan` without awaits, for replay when the node starts. */
   replay(shard: ShardId, from: Index, end?: Index): Iterable<LogRecord>;
   close(): Promise<void>;

@@ -9,7 +9,7 @@ import { crc32 } from "node:zlib";
 import { asIndex, assert, HopError, type Index, type Prng, type ShardId, type Term } from "#core/base";
 import { Writer } from "#proto";
 import { BoundedEntries } from "./bounded-entries.ts";
-import type { EntryKind, HardState, LogEntry, LogRecord, LogStore, LogUsage } from "./log-store.ts";
+import { type EntryKind, type HardState, type LogEntry, type LogRecord, type LogStore, type LogUsage, scanBytes } from "./log-store.ts";
 import { checked, MemoryDisk, type StoredFrame, type StoredRecord } from "./memory-disk.ts";
 import { ReleasedError } from "./released-error.ts";
 import { notHere } from "./segment-reader.ts";
@@ -169,6 +169,18 @@ export class MemoryLogStore extends ShardLogs implements LogStore {
 
   async *scan(shard: ShardId, from: Index, end?: Index): AsyncGenerator<LogRecord> {
     yield* this.replay(shard, from, end);
+  }
+
+  async *scanMany(shard: ShardId, from: Index, end?: Index): AsyncGenerator<readonly LogRecord[]> {
+    let [records, bytes]: [LogRecord[], number] = [[], 0];
+    for (const record of this.replay(shard, from, end)) {
+      records.push(record);
+      bytes += record.body.length;
+      if (bytes < scanBytes) continue;
+      yield records;
+      [records, bytes] = [[], 0];
+    }
+    if (records.length > 0) yield records;
   }
 
   *replay(shard: ShardId, from: Index, end?: Index): Generator<LogRecord> {

@@ -9,7 +9,7 @@ import { asIndex, asTerm, errorText, HopError, type Index, type ShardId } from "
 import type { CorruptionError } from "../corruption-error.ts";
 import type { BoundedEntries } from "./bounded-entries.ts";
 import { FrameWalk, readMore, walkSync } from "./frame-walk.ts";
-import type { LogRecord } from "./log-store.ts";
+import { type LogRecord, scanBytes } from "./log-store.ts";
 import { classOf, entryKindOf, type Frame, type FrameFault, isFault, recordBody } from "./record-frame.ts";
 import { type IndexRange, type Piece, piecesOf, type ReadBounds } from "./record-places.ts";
 import { damaged } from "./recovery.ts";
@@ -58,15 +58,22 @@ export class SegmentReader {
   }
 
   async *scan(reach: Reach, range: IndexRange): AsyncGenerator<LogRecord> {
+    for await (const records of this.scanMany(reach, range)) yield* records;
+  }
+
+  async *scanMany(reach: Reach, range: IndexRange): AsyncGenerator<readonly LogRecord[]> {
     for (const { piece, fd } of this.opened(reach, range)) {
       const wanted = new Wanted(piece);
       for (const stretch of stretches(piece.span, piece.first, piece.last)) {
         wanted.enter(stretch);
         const walk = walkOf(piece.segment, stretch);
-        for (let found = walk.next(); found !== undefined && !wanted.isDone; found = walk.next()) {
-          if (found === "more") await more(fd, walk, piece.segment);
-          else if (isFault(found)) throw wanted.unreadable(found);
-          else if (wanted.take(found)) yield recordOf(found);
+        for (let stop: Stop = "more"; stop !== "end"; ) {
+          const records: LogRecord[] = [];
+          stop = takeMany(walk, wanted, records);
+          // Before more is read into their place, and before damage behind them is told.
+          if (records.length > 0 || stop === "full") yield records;
+          if (stop === "more") await more(fd, walk, piece.segment);
+          else if (typeof stop === "object") throw wanted.unreadable(stop);
         }
       }
       wanted.finish();
@@ -196,6 +203,21 @@ export class Wanted {
   finish(): void {
     if (!this.isDone) throw missing(this.piece, this.next);
   }
+}
+
+/** Why no more were taken. */
+type Stop = "full" | "more" | "end" | FrameFault;
+
+/** Takes wanted records until it has looked at `scanBytes`, or more must be read. */
+function takeMany(walk: FrameWalk, wanted: Wanted, into: LogRecord[]): Stop {
+  for (let bytes = 0; bytes < scanBytes; ) {
+    const found = wanted.isDone ? undefined : walk.next();
+    if (found === undefined) return "end";
+    if (found === "more" || isFault(found)) return found;
+    if (wanted.take(found)) into.push(recordOf(found));
+    bytes += found.end - found.offset;
+  }
+  return "full";
 }
 
 const isOf = (frame: Frame, { shard, holds }: Piece) => frame.shard === shard && classOf(frame.kind) === holds;

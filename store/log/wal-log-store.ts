@@ -228,6 +228,10 @@ export class WalLogStore extends ShardLogs implements LogStore {
     return this.reader.scan(this.reach(shard), this.scanRange(shard, from, end));
   }
 
+  scanMany(shard: ShardId, from: Index, end?: Index): AsyncIterable<readonly LogRecord[]> {
+    return this.reader.scanMany(this.reach(shard), this.scanRange(shard, from, end));
+  }
+
   replay(shard: ShardId, from: Index, end?: Index): Iterable<LogRecord> {
     return this.reader.replay(this.reach(shard), this.scanRange(shard, from, end));
   }
