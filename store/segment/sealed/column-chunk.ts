@@ -4,7 +4,6 @@
  * Numbers, flags, bytes and hashes are in plain encoding, texts in a dictionary with runs: what every
  * reader knows. Pages are compressed with zstd but for hashes, which have nothing to gain.
  */
-import { keyOfName } from "../../event-head.ts";
 import { ThriftWriter } from "./thrift-writer.ts";
 
 export const encodings = { plain: 0, rle: 3, dictionary: 8 } as const;
@@ -75,11 +74,16 @@ export function textChunk(values: TextDictionary): ColumnChunk {
 /** Values in plain encoding: each with its length before it, in four bytes. */
 export class PlainBytes {
   count = 0;
-  private bytes = new Uint8Array(1 << 16);
+  private bytes: Uint8Array;
   private at = 0;
 
+  /** `room`: bytes of all values with their lengths, where that is known; it grows. */
+  constructor(room = 1 << 10) {
+    this.bytes = new Uint8Array(room);
+  }
+
   /** Takes [from, end) of `source`. */
-  add(source: Uint8Array, from: number, end: number): void {
+  add(source: Buffer, from: number, end: number): void {
     const length = end - from;
     const { at } = this;
     this.room(at + 4 + length);
@@ -88,7 +92,7 @@ export class PlainBytes {
     bytes[at + 1] = length >>> 8;
     bytes[at + 2] = length >>> 16;
     bytes[at + 3] = length >>> 24;
-    bytes.set(source.subarray(from, end), at + 4);
+    source.copy(bytes, at + 4, from, end);
     this.at = at + 4 + length;
     this.count++;
   }
@@ -117,7 +121,7 @@ export class TextDictionary {
   private from = 0;
   private end = 0;
 
-  add(source: Uint8Array, from: number, end: number): void {
+  add(source: Buffer, from: number, end: number): void {
     if (this.count++ > 0 && this.isLast(source, from, end)) {
       const run = this.runLengths.length - 1;
       this.runLengths[run] = (this.runLengths[run] as number) + 1;
@@ -126,7 +130,7 @@ export class TextDictionary {
     this.source = source;
     this.from = from;
     this.end = end;
-    const key = keyOfName(source.subarray(from, end));
+    const key = source.toString("latin1", from, end);
     let number = this.numbers.get(key);
     if (number === undefined) {
       number = this.words.count;

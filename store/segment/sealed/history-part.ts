@@ -37,14 +37,20 @@ export class HistoryPart {
     this.findEvents();
   }
 
-  /** Whether the `i`th row has event, hash, record and term of the table's `row`. */
-  isRow(i: number, table: RowTable, row: number): boolean {
-    return (
-      table.isEvent(row, this.events, this.starts[i] as number, this.ends[i] as number) &&
-      table.isHash(row, this.bytes, this.group.hash.at + i * hashBytes) &&
-      this.index(i) === table.index(row) &&
-      this.term(i) === table.term(row)
-    );
+  /** The first row of the segment whose event, hash, record or term is not that of the table's row which `order` has there. */
+  differingRow(table: RowTable, order: Uint32Array): number | undefined {
+    const { group, bytes, events, starts, ends } = this;
+    const [indexes, terms] = [this.numbers(group.logIndex), this.numbers(group.term)];
+    for (let i = 0; i < group.rows; i++) {
+      const row = order[group.firstRow + i] as number;
+      const isSame =
+        table.isEvent(row, events, starts[i] as number, ends[i] as number) &&
+        table.isHash(row, bytes, group.hash.at + i * hashBytes) &&
+        indexes[i] === table.index(row) &&
+        terms[i] === table.term(row);
+      if (!isSame) return group.firstRow + i;
+    }
+    return undefined;
   }
 
   /** The hashes of all rows, one behind the other. */

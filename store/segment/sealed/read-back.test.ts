@@ -1,6 +1,7 @@
 /** A new segment is compared with what it was made of: each way in which they can differ is found. */
 import { expect, test } from "bun:test";
 import { asIndex, asTerm } from "#core/base";
+import { digestOf } from "./partition-filter.ts";
 import { readBack } from "./read-back.ts";
 import { packRecords } from "./record-batch.ts";
 import { busyShard, RecordMaker } from "./records-fixture.ts";
@@ -29,7 +30,7 @@ async function tableOf(write: Write): Promise<RowTable> {
 async function comparedWith(write: Write): Promise<string> {
   const [table, other] = [await tableOf(usual), await tableOf(write)];
   const sealed = await sealTable(table, table.lastIndex);
-  return readBack(sealed, { table: other, ...other.sorted() }).then(
+  return readBack(sealed, { table: other, ...other.sorted(), digests: [] }).then(
     () => "the same",
     (error: Error) => error.message,
   );
@@ -77,14 +78,16 @@ test("another payload, record, term, row or piece is found", async () => {
   for (const [got, write] of others) expect(await comparedWith(write)).toContain(got);
 });
 
-test("a piece that leads elsewhere is found", async () => {
+test("a piece that leads elsewhere, and a partition that is not in the filter, are found", async () => {
   const table = await tableOf(usual);
   const sealed = await sealTable(table, table.lastIndex);
   const { order, pieces } = table.sorted();
+  const from = { table, order, digests: [] };
   const wrong = pieces.map((piece, i) => (i > 0 ? piece : { ...piece, previous: { shard: table.shard, index: asIndex(7) } }));
-  await expect(readBack(sealed, { table, order, pieces: wrong })).rejects.toThrow("piece 0 of run/a:b");
-  await expect(readBack(sealed, { table, order, pieces: pieces.slice(0, 1) })).rejects.toThrow("piece 1 of run/a:c");
-  await expect(readBack(sealed, { table, order, pieces: [...pieces, ...pieces] })).rejects.toThrow("2 pieces");
+  await expect(readBack(sealed, { ...from, pieces: wrong })).rejects.toThrow("piece 0 of run/a:b");
+  await expect(readBack(sealed, { ...from, pieces: pieces.slice(0, 1) })).rejects.toThrow("piece 1 of run/a:c");
+  await expect(readBack(sealed, { ...from, pieces: [...pieces, ...pieces] })).rejects.toThrow("2 pieces");
+  await expect(readBack(sealed, { ...from, pieces, digests: [digestOf(Buffer.from("run/a:d"))] })).rejects.toThrow("in the filter");
 });
 
 test("a flipped bit anywhere in what was written is found", async () => {
@@ -92,7 +95,7 @@ test("a flipped bit anywhere in what was written is found", async () => {
   const table = new RowTable({ shard: new RecordMaker().shard, firstIndex: asIndex(1) });
   for await (const batch of packRecords(records)) table.add(batch);
   const sealed = await sealTable(table, table.lastIndex);
-  const from = { table, ...table.sorted() };
+  const from = { table, ...table.sorted(), digests: [] };
   // The footer of the Parquet file is covered by the hash of the whole object, which is compared when that was uploaded.
   const end = sealed.segment.length - 8 - new DataView(sealed.segment.buffer).getUint32(sealed.segment.length - 8, true);
   for (const [object, from0, bytes] of [

@@ -7,9 +7,9 @@
  */
 import { bytesEqual, toHex } from "#core/base";
 import { HistoryPart } from "./history-part.ts";
+import { mayHold } from "./partition-filter.ts";
 import type { RowTable, SortedRows } from "./row-table.ts";
 import { SealedReader } from "./sealed-reader.ts";
-import type { RowGroupPlace } from "./segment-directory.ts";
 import type { Piece, SealedSegment } from "./summary.ts";
 import { VerifiedObjects } from "./verified-objects.ts";
 import { inMemory } from "./verify.ts";
@@ -17,6 +17,8 @@ import { inMemory } from "./verify.ts";
 /** What a segment was made of. */
 export interface SealedFrom extends SortedRows {
   readonly table: RowTable;
+  /** Of the partitions' names. */
+  readonly digests: readonly Uint8Array[];
 }
 
 /** Rejects with `CorruptionError` or `CodecError` where anything is not as in the table. */
@@ -36,8 +38,8 @@ async function readRows(verified: VerifiedObjects, { table, order }: SealedFrom)
   for (const group of rowGroups) {
     await verified.extent("segment", group.copy, "copies");
     const part = new HistoryPart(group, await verified.extent("segment", group.history, "a history part"));
-    const differing = differingRow(part, group, { table, order });
-    if (differing >= 0) throw differs(verified, `another event in row ${differing}`, "the log's");
+    const differing = part.differingRow(table, order);
+    if (differing !== undefined) throw differs(verified, `another event in row ${differing}`, "the log's");
     hashes.update(part.hashes());
     rows += group.rows;
   }
@@ -45,21 +47,16 @@ async function readRows(verified: VerifiedObjects, { table, order }: SealedFrom)
   return new Uint8Array(hashes.digest());
 }
 
-/** −1: none. */
-function differingRow(part: HistoryPart, { firstRow, rows }: RowGroupPlace, { table, order }: Pick<SealedFrom, "table" | "order">): number {
-  for (let i = 0; i < rows; i++) if (!part.isRow(i, table, order[firstRow + i] as number)) return firstRow + i;
-  return -1;
-}
-
-async function readPieces(verified: VerifiedObjects, reader: SealedReader, { pieces }: SealedFrom): Promise<void> {
+async function readPieces(verified: VerifiedObjects, reader: SealedReader, { pieces, digests }: SealedFrom): Promise<void> {
   let count = 0;
   for await (const piece of reader.partitions()) {
     const want = pieces[count++];
     if (want === undefined || !isSame(piece, want)) throw differs(verified, `piece ${count - 1} of ${piece.partition}`, "another one");
   }
   if (count !== pieces.length) throw differs(verified, `${count} pieces`, `${pieces.length}`);
-  for (const { partition } of pieces)
-    if (!(await reader.mayHold(partition))) throw differs(verified, `no ${partition} in the filter`, "all partitions");
+  const filter = await verified.filter();
+  for (const digest of digests)
+    if (!mayHold(filter, digest)) throw differs(verified, `no ${toHex(digest)} in the filter`, "all partitions");
 }
 
 const isSame = (a: Piece, b: Piece) =>

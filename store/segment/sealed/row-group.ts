@@ -23,16 +23,18 @@ export function* rowGroups(table: RowTable, order: Uint32Array): Generator<RowGr
     const row = order[i] as number;
     bytes += table.end(row) - table.start(row);
     if (i + 1 - from < rowGroupRows && bytes < rowGroupBytes && i + 1 < order.length) continue;
-    yield rowGroupOf(table, order.subarray(from, i + 1));
+    yield rowGroupOf(table, order.subarray(from, i + 1), bytes);
     from = i + 1;
     bytes = 0;
   }
 }
 
-function rowGroupOf(table: RowTable, rows: Uint32Array): RowGroup {
+/** `bytes` are those of all its events. */
+function rowGroupOf(table: RowTable, rows: Uint32Array, bytes: number): RowGroup {
   const number = () => new Float64Array(rows.length);
   const text = () => new TextDictionary();
-  const [partition, issuer, subject, payload, event] = [text(), text(), text(), new PlainBytes(), new PlainBytes()];
+  const plain = () => new PlainBytes(bytes + 4 * rows.length);
+  const [partition, issuer, subject, payload, event] = [text(), text(), text(), plain(), plain()];
   const [seq, timeMs, logical, kind, schemaId, verified, causeSeq, logIndex, term] = [
     number(),
     number(),
@@ -48,9 +50,9 @@ function rowGroupOf(table: RowTable, rows: Uint32Array): RowGroup {
   const fields = new EventFields();
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i] as number;
-    const [reader, at, end] = [table.reader(row), table.start(row), table.end(row)];
+    const { bytes: batch, reader } = table.batch(row);
+    const [at, end] = [table.start(row), table.end(row)];
     fields.read(reader, at, end);
-    const batch = reader.bytes;
     partition.add(batch, fields.partitionAt, fields.partitionEnd);
     issuer.add(batch, fields.issuerAt, fields.issuerEnd);
     subject.add(batch, fields.subjectAt, fields.subjectEnd);

@@ -50,8 +50,8 @@ interface PartitionRows {
   lastRow: number;
 }
 
-/** A batch, and what reads in it. */
-interface Batch {
+/** A batch of records, and what reads in it. */
+export interface Batch {
   readonly bytes: Buffer;
   readonly reader: Reader;
 }
@@ -90,7 +90,7 @@ export class RowTable {
   private readonly rowTerms = new Column();
   /** A hash is eight words. */
   private hashWords = new Uint32Array(1 << 14);
-  private hashes = Buffer.from(this.hashWords.buffer);
+  private hashes = new Uint8Array(this.hashWords.buffer);
   private readonly partitions = new Map<string, PartitionRows>();
   private readonly fields = new EventFields();
   private readonly events = new RecordEvents();
@@ -110,9 +110,19 @@ export class RowTable {
       this.batchesBytes <= bytesMax,
       `records for one segment of shard ${this.shard} have ${this.batchesBytes} bytes, at most ${bytesMax}`,
     );
-    const batch = { bytes: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), reader: new Reader(bytes) };
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    const batch = { bytes: buffer, reader: new Reader(buffer) };
     this.batches.push(batch);
-    for (const cursor = new RecordCursor(bytes); cursor.next(); ) {
+    try {
+      this.addRecords(batch);
+    } catch (error) {
+      if (!(error instanceof CodecError)) throw error;
+      throw this.broken(this.lastIndex, error.message, "a record of encoded events");
+    }
+  }
+
+  private addRecords(batch: Batch): void {
+    for (const cursor = new RecordCursor(batch.bytes); cursor.next(); ) {
       const { index, term, kind, at, end } = cursor;
       if (index !== this.lastIndex + 1) throw this.broken(this.lastIndex + 1, `record ${index}`, `record ${this.lastIndex + 1}`);
       this.lastIndex = index;
@@ -132,9 +142,9 @@ export class RowTable {
     );
   }
 
-  /** Reads the bytes that the row's event is in, at `start` … `end`, less its `prev_hash`. */
-  reader(row: number): Reader {
-    return this.batch(row).reader;
+  /** Where the row's event is, at `start` … `end`, less its `prev_hash`. */
+  batch(row: number): Batch {
+    return this.batches[this.batchOf.get(row)] as Batch;
   }
 
   start(row: number): number {
@@ -158,7 +168,8 @@ export class RowTable {
 
   /** Whether the 32 bytes from `at` on are the hash of the row's event. */
   isHash(row: number, bytes: Uint8Array, at: number): boolean {
-    return this.hashes.compare(bytes, at, at + 32, row * 32, row * 32 + 32) === 0;
+    for (let i = 0, from = row * 32; i < 32; i++) if (this.hashes[from + i] !== bytes[at + i]) return false;
+    return true;
   }
 
   index(row: number): number {
@@ -184,13 +195,9 @@ export class RowTable {
     return { order, pieces };
   }
 
-  private batch(row: number): Batch {
-    return this.batches[this.batchOf.get(row)] as Batch;
-  }
-
   private addRecord(batch: Batch, at: number, end: number, term: number): void {
     const { events } = this;
-    this.decode("an encoded record", () => events.read(batch.reader, at, end));
+    events.read(batch.reader, at, end);
     for (let i = 0; i < events.count; i++) {
       this.addEvent(batch, i);
       this.batchOf.set(this.rows, this.batches.length - 1);
@@ -206,7 +213,7 @@ export class RowTable {
     const [at, end] = [events.ats[i] as number, events.ends[i] as number];
     const restEnd = end - suffixBytes;
     if (!endsInPrevHash(bytes, at, end)) throw this.broken(this.lastIndex, "an event that does not end in its prev_hash", "one that does");
-    this.decode("an encoded event", () => fields.read(reader, at, restEnd));
+    fields.read(reader, at, restEnd);
     // One character a byte: a key that tells names apart.
     const key = bytes.toString("latin1", fields.partitionAt, fields.partitionEnd);
     let partition = this.partitions.get(key);
@@ -222,37 +229,30 @@ export class RowTable {
     this.lastTimeMs = Math.max(this.lastTimeMs, this.fields.timeMs);
   }
 
-  private decode(what: string, read: () => void): void {
-    try {
-      read();
-    } catch (error) {
-      if (!(error instanceof CodecError)) throw error;
-      throw this.broken(this.lastIndex, error.message, what);
-    }
-  }
-
   /** Puts the row at the end of its partition, after checking that it belongs there: event `i` of the record, whose `prev_hash` is at `hashAt`. */
   private follow(partition: PartitionRows, bytes: Buffer, hashAt: number, i: number): void {
     const { seq } = this.fields;
     const piece = partition.pieces.at(-1);
     if (piece !== undefined && seq === partition.nextSeq) {
-      const { lastRow } = partition;
-      if (!this.isHash(lastRow, bytes, hashAt))
-        throw this.broken(
-          this.lastIndex,
-          `prev_hash ${toHex(bytes.subarray(hashAt, hashAt + 32))}`,
-          toHex(this.hashes.subarray(lastRow * 32, lastRow * 32 + 32)),
-        );
+      if (!this.isHash(partition.lastRow, bytes, hashAt)) throw this.unchained(partition.lastRow, bytes, hashAt);
       piece.rows.push(this.rows);
-    } else {
-      const prevHash = bytes.subarray(hashAt, hashAt + 32);
-      const previous = { shard: asShardId(this.events.previousShardOf(i) || this.shard), index: asIndex(this.events.previousIndex(i)) };
-      this.checkBeginning(partition, seq, prevHash, previous);
-      const first = { firstSeq: seq, prevHash: seq === 0 ? noHash : prevHash, previous: seq === 0 ? undefined : previous };
-      partition.pieces.push({ ...first, rows: [this.rows] });
-    }
+    } else this.begin(partition, bytes.subarray(hashAt, hashAt + 32), i);
     partition.nextSeq = seq + 1;
     partition.lastRow = this.rows;
+  }
+
+  /** The row begins a piece of its partition. */
+  private begin(partition: PartitionRows, prevHash: Uint8Array, i: number): void {
+    const { seq } = this.fields;
+    const previous = { shard: asShardId(this.events.previousShardOf(i) || this.shard), index: asIndex(this.events.previousIndex(i)) };
+    this.checkBeginning(partition, seq, prevHash, previous);
+    const first = { firstSeq: seq, prevHash: seq === 0 ? noHash : prevHash, previous: seq === 0 ? undefined : previous };
+    partition.pieces.push({ ...first, rows: [this.rows] });
+  }
+
+  private unchained(lastRow: number, bytes: Buffer, hashAt: number): CorruptionError {
+    const want = this.hashes.subarray(lastRow * 32, lastRow * 32 + 32);
+    return this.broken(this.lastIndex, `prev_hash ${toHex(bytes.subarray(hashAt, hashAt + 32))}`, toHex(want));
   }
 
   private checkBeginning(partition: PartitionRows, seq: number, prevHash: Uint8Array, previous: Place): void {
@@ -276,7 +276,7 @@ export class RowTable {
       const grown = new Uint32Array(this.hashWords.length * 2);
       grown.set(this.hashWords);
       this.hashWords = grown;
-      this.hashes = Buffer.from(grown.buffer);
+      this.hashes = new Uint8Array(grown.buffer);
     }
     Bun.SHA256.hash(event, this.hashes.subarray(at, at + 32));
   }

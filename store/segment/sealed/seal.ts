@@ -9,9 +9,9 @@ import { packBlocks } from "./index-block.ts";
 import { type ColumnName, columns } from "./parquet-columns.ts";
 import { type FooterRowGroup, magic, parquetFooter } from "./parquet-footer.ts";
 import { digestOf, filterOf } from "./partition-filter.ts";
-import { readBack } from "./read-back.ts";
+import { readBack, type SealedFrom } from "./read-back.ts";
 import { type RowGroup, rowGroups } from "./row-group.ts";
-import type { RowTable, RowTableOptions, SortedRows } from "./row-table.ts";
+import type { RowTable, RowTableOptions } from "./row-table.ts";
 import { type BlockPlace, type Extent, encodeDirectory, type RowGroupPlace } from "./segment-directory.ts";
 import { type Piece, type SealedSegment, type SegmentExtent, type SegmentSummary, sealedFormat } from "./summary.ts";
 
@@ -24,20 +24,20 @@ export interface SealOptions extends RowTableOptions {
 export async function sealTable(table: RowTable, lastIndex: Index): Promise<SealedSegment> {
   table.checkEnd(lastIndex);
   const { order, pieces } = table.sorted();
-  const sealed = sealedOf(table, lastIndex, { order, pieces });
+  const names = [...new Set(pieces.map(({ partition }) => partition))].map((partition) => new TextEncoder().encode(partition));
+  const from = { table, order, pieces, digests: names.map(digestOf) };
+  const sealed = sealedOf(from, lastIndex);
   try {
-    await readBack(sealed, { table, order, pieces });
+    await readBack(sealed, from);
   } catch (error) {
     throw new InvariantError(`A segment does not read back as it was sealed: ${errorText(error)}`);
   }
   return sealed;
 }
 
-function sealedOf(table: RowTable, lastIndex: Index, { order, pieces }: SortedRows): SealedSegment {
+function sealedOf({ table, order, pieces, digests }: SealedFrom, lastIndex: Index): SealedSegment {
   const { segment, digest, groups } = segmentOf(table, order);
   const segmentSha256 = sha256(segment);
-  const names = [...new Set(pieces.map(({ partition }) => partition))].map((partition) => new TextEncoder().encode(partition));
-  const digests = names.map(digestOf);
   const { shard, firstIndex, rows, terms } = table;
   const facts = { format: sealedFormat, shard, firstIndex, lastIndex, rows, segmentBytes: segment.length, segmentSha256 };
   const { index, directoryAt } = indexOf(pieces, digests, (blocks, filter) =>
