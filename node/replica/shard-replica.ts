@@ -19,7 +19,7 @@ import {
 } from "#core/base";
 import type { ReplicaSet } from "#core/placement";
 import { type ConfState, type Message, noConf } from "#core/raft";
-import { type AppliedChange, type Checkpoint, changeOf, decodeHeader, ShardMachine } from "#core/shard";
+import { type AppliedChange, type Checkpoint, changeOf, ShardMachine } from "#core/shard";
 import { decodeConfState, encodeConfState, fromBytes, toBytes } from "#proto";
 import { Checkpointer } from "../shard/checkpointer.ts";
 import { PhysicalClock } from "../shard/physical-clock.ts";
@@ -32,7 +32,7 @@ import { Memberships } from "./memberships.ts";
 import { Reconciler, sameMembers } from "./reconciler.ts";
 import { type Built, Replica, type ReplicaKind } from "./replica.ts";
 import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
-import { isSynced, trimLog } from "./trim.ts";
+import { isSynced, TrimRound } from "./trim.ts";
 
 const leaseRetryMs = 50;
 const reconcileMs = 100;
@@ -65,8 +65,7 @@ export class ShardReplica {
   private actsFrom = 0;
   /** Aborted when the replica ends. */
   readonly gone = new AbortController();
-  /** As of the last checkpoint: where it begins to be led on, and the same of the states in object storage. */
-  private saved = { savedThrough: 0, storedThrough: 0 };
+  private readonly trimming: TrimRound;
   private isHastened = false;
   private readonly carryOutSoon: () => void;
   private readonly applySoon: () => void;
@@ -75,6 +74,7 @@ export class ShardReplica {
     this.shard = shard;
     this.around = around;
     this.births = new Births(around.log);
+    this.trimming = new TrimRound(shard, around);
     this.reconciler = new Reconciler(this, around);
     this.departure = new Departure(this, around);
     this.carryOutSoon = onceSoon(around.timing, finishMs, () => this.carryOut());
@@ -193,7 +193,7 @@ export class ShardReplica {
     this.checkpointer?.stop();
     const meta = checkpoint.meta(shard);
     const appliedIndex = meta?.appliedIndex ?? log.base(shard).index;
-    this.noteSaved(appliedIndex, meta?.header);
+    this.trimming.noteSaved(appliedIndex, meta?.header);
     const conf = meta === undefined ? noConf : (fromBytes(decodeConfState, meta.conf) as unknown as ConfState);
     // A machine that is put back to its checkpoint is still a member of what was committed since.
     this.memberships.beginAt(appliedIndex, conf);
@@ -254,30 +254,8 @@ export class ShardReplica {
       this.births.savedWith(headerIndex),
     );
     this.memberships.saved(appliedIndex);
-    this.noteSaved(appliedIndex, header);
-    this.trim();
-  }
-
-  /** Only trimming asks for it: without object storage no header is decoded. */
-  private noteSaved(savedThrough: number, header: Uint8Array | undefined): void {
-    if (this.around.trimming === undefined) return;
-    this.saved = { savedThrough, storedThrough: header === undefined ? 0 : decodeHeader(header).statesThrough };
-  }
-
-  /** What can't be forgotten yet is looked at again with everything else. */
-  private trim(): void {
-    const { trimming } = this.around;
-    if (trimming === undefined || this.saved.storedThrough <= this.around.log.base(this.shard).index) return;
-    trimLog(this.around, { shard: this.shard, ...this.saved, heldThrough: this.heldThrough() }, trimming);
-  }
-
-  /** Who leads sends records to members that lack them, for as long as those are heard of. */
-  private heldThrough(): number {
-    const { group } = this.replica;
-    const { progress, lastIndex } = group.status();
-    if (!group.leads) return lastIndex;
-    const active = [...progress].filter(([node, { recentActive }]) => node !== this.around.self && recentActive);
-    return Math.min(lastIndex, ...active.map(([, { match }]) => match));
+    this.trimming.noteSaved(appliedIndex, header);
+    this.trimming.look(this.replica.group);
   }
 
   private hurry(): void {
@@ -471,7 +449,7 @@ export class ShardReplica {
     this.stopTimer = this.around.timing.after(this.pauseMs, () => {
       if (this.gone.signal.aborted) return;
       this.carryOn();
-      this.trim();
+      this.trimming.look(this.replica.group);
       if (this.departure.isDue()) this.around.shards.removed(this.shard);
       this.pauseMs = this.reconciler.isContent() ? Math.min(this.pauseMs * 2, reconcileMsMax) : reconcileMs;
       this.watch();

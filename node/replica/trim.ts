@@ -5,8 +5,11 @@
  * saved states, or behind the uploaded ones where it loses those; members that follow are sent
  * what they have not yet got; histories are read from sealed segments.
  */
-import { asIndex, type Index, ifAvailable, type ShardId } from "#core/base";
+import { asIndex, type Index, ifAvailable, type NodeId, type ShardId } from "#core/base";
+import { decodeHeader } from "#core/shard";
 import type { CheckpointStore, LogStore } from "#store";
+import type { Group } from "./group.ts";
+import type { ReplicaSurroundings } from "./surroundings.ts";
 
 export interface TrimPolicy {
   /** What is sealed stays until the shard's records in the log have so many bytes. */
@@ -17,7 +20,7 @@ export interface TrimPolicy {
   readonly readThrough: (shard: ShardId) => Index;
 }
 
-export interface Trimmable {
+interface Trimmable {
   readonly shard: ShardId;
   /** Where the replica's saved states begin to be led on. */
   readonly savedThrough: number;
@@ -36,8 +39,42 @@ export function isSynced(checkpoint: CheckpointStore): boolean {
   return ifAvailable(sync) ?? false;
 }
 
+/** Looks again and again whether one replica's log may forget more. */
+export class TrimRound {
+  private readonly shard: ShardId;
+  private readonly around: ReplicaSurroundings;
+  /** As of the last checkpoint. */
+  private saved = { savedThrough: 0, storedThrough: 0 };
+
+  constructor(shard: ShardId, around: ReplicaSurroundings) {
+    this.shard = shard;
+    this.around = around;
+  }
+
+  /** Only trimming asks for it: without object storage no header is decoded. */
+  noteSaved(savedThrough: number, header: Uint8Array | undefined): void {
+    if (this.around.trimming === undefined) return;
+    this.saved = { savedThrough, storedThrough: header === undefined ? 0 : decodeHeader(header).statesThrough };
+  }
+
+  /** What can't be forgotten yet is looked at again with everything else. */
+  look(group: Group): void {
+    const { trimming, log, self } = this.around;
+    if (trimming === undefined || this.saved.storedThrough <= log.base(this.shard).index) return;
+    trimLog(this.around, { shard: this.shard, ...this.saved, heldThrough: heldThrough(group, self) }, trimming);
+  }
+}
+
+/** Who leads sends records to members that lack them, for as long as those are heard of. */
+function heldThrough(group: Group, self: NodeId): number {
+  const { progress, lastIndex } = group.status();
+  if (!group.leads) return lastIndex;
+  const active = [...progress].filter(([node, { recentActive }]) => node !== self && recentActive);
+  return Math.min(lastIndex, ...active.map(([, { match }]) => match));
+}
+
 /** Forgets as much as may be. Cheap where there is nothing to forget. */
-export function trimLog(
+function trimLog(
   { log, checkpoint }: { readonly log: LogStore; readonly checkpoint: CheckpointStore },
   { shard, savedThrough, storedThrough, heldThrough }: Trimmable,
   { keptBytes, bytesOf, readThrough }: TrimPolicy,
