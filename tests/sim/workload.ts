@@ -43,7 +43,7 @@ export const chanceFaults = {
   crashBeforeAck: 0.0005,
   slowFlush: 0.01,
   checkpointFails: 0.1,
-  statesUnreadable: 0.003,
+  statesUnreadable: 0.006,
   retryAnswer: 0.02,
   limitAnswer: 0.02,
   divergedAnswer: 0.01,
