@@ -19,6 +19,15 @@ interface Wire {
   held: number;
   /** What a link carries arrives in order. */
   lastMs: number;
+  /** What a cut keeps a link from bringing. */
+  stuck: Carried[];
+}
+
+interface Carried {
+  readonly deliver: () => void;
+  readonly broken: () => void;
+  /** The link breaks where it is cut for so long. */
+  readonly untilMs: number;
 }
 
 /** What is lost of a link is sent again, for so long; then the link is broken. */
@@ -82,20 +91,34 @@ export class Wires {
     let ms = Math.max(wire.cloggedUntilMs - this.schedule.nowMs, 0) + this.delay(wire);
     if (loss > 0 && this.prng.chance(loss)) ms += resendMs;
     wire.lastMs = Math.max(wire.lastMs, this.schedule.nowMs + ms);
-    const untilMs = wire.lastMs + patienceMs;
-    const arrive = (): void => {
-      if (!this.isCut(from, to)) return deliver();
-      if (this.schedule.nowMs >= untilMs) return broken();
-      this.schedule.after(resendMs, arrive);
-    };
-    this.schedule.at(wire.lastMs, arrive);
+    const carried = { deliver, broken, untilMs: wire.lastMs + patienceMs };
+    this.schedule.at(wire.lastMs, () => {
+      if (wire.stuck.length === 0 && !this.isCut(from, to)) return deliver();
+      wire.stuck.push(carried);
+      if (wire.stuck.length === 1) this.resend(from, to, wire);
+    });
+  }
+
+  /** What is stuck is sent again, all of it in its order, until it arrives or the link breaks. */
+  private resend(from: NodeId, to: NodeId, wire: Wire): void {
+    this.schedule.after(resendMs, () => {
+      const { stuck } = wire;
+      const isCut = this.isCut(from, to);
+      const { nowMs } = this.schedule;
+      wire.stuck = isCut ? stuck.filter(({ untilMs }) => nowMs < untilMs) : [];
+      if (wire.stuck.length > 0) this.resend(from, to, wire);
+      for (const { deliver, broken, untilMs } of stuck) {
+        if (!isCut) deliver();
+        else if (nowMs >= untilMs) broken();
+      }
+    });
   }
 
   private wire(from: NodeId, to: NodeId): Wire {
     const key = keyOf(from, to);
     const found = this.wires.get(key);
     if (found !== undefined) return found;
-    const made = { cloggedUntilMs: 0, held: 0, lastMs: 0 };
+    const made: Wire = { cloggedUntilMs: 0, held: 0, lastMs: 0, stuck: [] };
     this.wires.set(key, made);
     return made;
   }
