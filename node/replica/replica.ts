@@ -213,6 +213,12 @@ export class Replica<M extends ReplicatedMachine> {
     }
   }
 
+  /** What the log has behind what is folded in, committed or not. */
+  unapplied(): Generator<LogEntry> {
+    const { log } = this.parts;
+    return this.logged(Math.max(this.appliedIndex, log.base(this.shard).index) + 1, log.lastIndex(this.shard));
+  }
+
   /** Folds in what is committed and waits. */
   resumeApplying(): void {
     this.guard(() => this.applyQueue());

@@ -6,9 +6,22 @@
  * node, and its members stop counting. They wake when something is said or asked, or when the
  * leader's node is not heard any more. So a thousand idle shards cost a node no more than a few.
  */
-import { asIndex, asTerm, bytesEqual, ifAvailable, type KeyRange, type NodeId, overlaps, placementShard, type ShardId } from "#core/base";
+import {
+  asIndex,
+  asShardId,
+  asTerm,
+  bytesEqual,
+  ifAvailable,
+  type KeyRange,
+  type NodeId,
+  overlaps,
+  placementShard,
+  type ShardId,
+} from "#core/base";
 import type { ShardEntry } from "#core/placement";
 import { isOfLeader, type Message, MessageKind, membersOf, noConf } from "#core/raft";
+import { changeOf } from "#core/shard";
+import type { LogEntry } from "#store";
 import type { ShardHost } from "../shard/shard-host.ts";
 import { tickAt, tickMs } from "../timing.ts";
 import { EarlyVotes } from "./early-votes.ts";
@@ -317,7 +330,7 @@ export class Replicas {
     const entry = placement.entry(shard);
     if (entry === undefined || !(entry.wanted.includes(self) || entry.learners.includes(self))) return undefined;
     // It is born here by the split of a shard that this node has: it may not come before that.
-    for (const each of this.shards.values()) if (each.givesBirthTo(shard)) return undefined;
+    for (const each of this.shards.values()) if (each.givesBirthTo(shard) || this.takesInAgain(each)) return undefined;
     // What had its keys here may not come back after a crash without its states.
     if (this.hasInTheWayOf(entry) || this.forgetting > 0 || this.lost.isPending) return undefined;
     if (shard !== placementShard && !this.isCleared(shard, entry.range)) return undefined;
@@ -336,6 +349,18 @@ export class Replicas {
       return true;
     };
     return ifAvailable(clear) ?? false;
+  }
+
+  /**
+   * Its log has it take in a shard that is removed here: it did so before a crash, and was not saved since. Until it has
+   * come that far again, states that it needs are saved under keys that it does not know to be its own.
+   */
+  private takesInAgain({ replica }: ShardReplica): boolean {
+    const takesIn = ({ kind, data }: LogEntry) => {
+      const change = kind === "data" && data.length > 0 ? changeOf(data) : undefined;
+      return change?.kind === "absorbed" && this.parts.log.isRemoved(asShardId(change.value.shard));
+    };
+    return ifAvailable(() => replica.unapplied().some(takesIn)) ?? true;
   }
 
   private hasInTheWayOf({ shard, range }: ShardEntry): boolean {

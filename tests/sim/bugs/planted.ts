@@ -72,6 +72,15 @@ export const plantedBugs: readonly PlantedBug[] = [
     [260],
   ),
   bug(
+    "states-of-a-merge-not-kept",
+    "A member comes, and what was saved of its keys goes, while a shard of before a merge has still to take it in again",
+    "node/replica/replicas.ts",
+    " || this.takesInAgain(each)",
+    "",
+    ["InvariantError", "replicasAreEqual"],
+    [194],
+  ),
+  bug(
     "membership-before-its-commit-is-kept",
     "A change of membership is acted on before a crash would leave its commit known",
     "node/replica/replica.ts",
