@@ -94,8 +94,8 @@ class Town {
     });
   }
 
-  seal() {
-    return this.sealer.seal(this.led());
+  seal(through = this.writer.index) {
+    return this.sealer.seal({ ...this.led(), through });
   }
 
   async live(): Promise<void> {
@@ -138,6 +138,17 @@ test("records behind a new checkpoint stay in the manifest where it ends before 
   expect(newest?.manifest.checkpoint?.appliedIndex).toBe(asIndex(6));
   const { records = [] } = newest?.manifest ?? {};
   expect([(records[0]?.first ?? 0) <= 7, records.at(-1)?.last]).toEqual([true, writer.index]);
+  town.checkpoint.close();
+});
+
+test("what states have that were saved while the log was read is sealed with them", async () => {
+  const town = new Town("ahead");
+  const { writer } = town;
+  await town.live();
+  const seen = writer.index;
+  await town.live();
+  town.save(writer.index);
+  expect(await town.seal(seen)).toMatchObject({ manifest: 1, through: writer.index });
   town.checkpoint.close();
 });
 

@@ -197,11 +197,17 @@ export class Sealer {
         `Cannot seal shard ${shard.shard}: this node has its log from record ${head.first} on, want ${range.first}`,
       );
     const checkpoint = this.wantsCheckpoint(shard, before) ? await this.checkpoint(shard, before) : before?.manifest.checkpoint;
+    // They may have been saved meanwhile, and are led on from where they end.
+    const end = asIndex(Math.max(through, checkpoint?.appliedIndex ?? 0));
     const segments: SegmentEntry[] = [];
     // States are saved when they are: a new checkpoint may end before what is sealed already.
     const records = (before?.manifest.records ?? []).filter(({ last }) => last > (checkpoint?.appliedIndex ?? 0));
     let events = 0;
-    for (let part = head; ; part = await readUnsealed(this.parts, { ...range, first: asIndex(part.last + 1) }, policy.bytesMax)) {
+    for (
+      let part = head;
+      ;
+      part = await readUnsealed(this.parts, { ...range, first: asIndex(part.last + 1), through: end }, policy.bytesMax)
+    ) {
       await this.uploads.blobs(part.blobs);
       const sealed = await this.parts.work.segment(part.batches, { shard: shard.shard, firstIndex: part.first, lastIndex: part.last });
       segments.push(await this.uploads.segment(sealed));
