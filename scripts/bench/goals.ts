@@ -160,7 +160,22 @@ export const goals: readonly Goal[] = [
   { workload: "S1", metric: "commit_p99", title: "signal acknowledged, p99 of each turn", where: { sealing: "off" }, better: "lower" },
   { workload: "S1", metric: "commit_p99", title: "the same while it seals, p99 of each turn", where: { sealing: "on" }, better: "lower" },
   { workload: "S1", metric: "p99_ratio", title: "p99 while it seals, to that without", better: "lower", reach: 1.3 },
-  { workload: "S1", metric: "cpu_of_sealing", title: "CPU of sealing an event", better: "lower", reach: 20 },
+  {
+    workload: "S1",
+    metric: "cpu_of_sealing",
+    where: { events: 20_000 },
+    title: "CPU of sealing, an event of 20,000",
+    better: "lower",
+    reach: 20,
+  },
+  {
+    workload: "S1",
+    metric: "cpu_of_sealing",
+    where: { events: 50_000 },
+    title: "CPU of sealing, an event of 50,000",
+    better: "lower",
+    reach: 20,
+  },
 ];
 
 export const isAbout = (goal: Goal, result: Result): boolean =>

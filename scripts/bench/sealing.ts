@@ -4,7 +4,8 @@
  * - `p99_ratio`: two servers, one of which seals, take the same commits in turns, so that both see the same machine. It
  *   seals each megabyte, 64 times as often as it does by itself, so that the work of several seals falls into each turn.
  * - `cpu_of_sealing`: commits come in a burst, and are sealed at one go when they are old enough, while nothing
- *   else happens: all CPU of the server until then but for what it takes at rest, reading the log, objects, uploads and states included.
+ *   else happens: all CPU of the server until then but for what it takes at rest, reading the log, objects, uploads and states included. What
+ *   a server that does not seal takes after the same burst is taken off: the engine goes on compiling for it, and states are saved.
  *
  * A commit is a signal of 100 bytes to one of 100 runs that nobody executes, acknowledged as durable: one event.
  */
@@ -23,7 +24,9 @@ const concurrency = 16;
 /** Of one server, in each round. */
 const turnSeconds = 5;
 const warmUpSeconds = 5;
-const burst = { concurrency: 100, count: 20_000 };
+/** Two sizes: the fewer are sealed at one go, the more of it is the engine compiling what seals, which it does anew each time. */
+const bursts = [20_000, 50_000];
+const burstConcurrency = 100;
 /** A burst is over before it is sealed. */
 const burstSealAge = "30s";
 const atRestMs = 6000;
@@ -118,18 +121,28 @@ async function commitRatio({ scale, report }: Setting): Promise<void> {
 }
 
 async function cpuOfSealing({ scale, report }: Setting): Promise<void> {
-  await using side = await Side.up(sealing(["--seal-age", burstSealAge]));
-  for (let round = 0; round < scale.repetitions; round++) {
-    const sealedBefore = side.sealedEvents();
-    await side.commits(burst);
-    const [cpuBefore, begun] = [side.cpuMs(), now()];
-    const isSealed = () => side.sealedEvents() - sealedBefore >= burst.count;
-    if (isSealed()) throw new Error(`A burst of ${burst.count} took longer than ${burstSealAge}`);
-    await waitUntil(isSealed, { everyMs: 200, what: () => "the burst to be sealed" });
-    await pause(atRestMs);
-    const [used, ms, restBefore] = [side.cpuMs() - cpuBefore, now() - begun, side.cpuMs()];
-    await pause(atRestMs);
-    const atRest = ((side.cpuMs() - restBefore) / atRestMs) * ms;
-    report.value(workload, "cpu_of_sealing", ((used - atRest) * 1000) / burst.count, "µs", { round, events: burst.count });
+  await using off = await Side.up(() => []);
+  await using on = await Side.up(sealing(["--seal-age", burstSealAge]));
+  for (const count of bursts) {
+    for (let round = 0; round < scale.repetitions; round++) {
+      const sealedBefore = on.sealedEvents();
+      const sides: { side: Side; cpuBefore: number; begun: number }[] = [];
+      for (const side of [off, on]) {
+        await side.commits({ concurrency: burstConcurrency, count });
+        sides.push({ side, cpuBefore: side.cpuMs(), begun: now() });
+      }
+      const isSealed = () => on.sealedEvents() - sealedBefore >= count;
+      if (isSealed()) throw new Error(`A burst of ${count} took longer than ${burstSealAge}`);
+      await waitUntil(isSealed, { everyMs: 200, what: () => "the burst to be sealed" });
+      await pause(atRestMs);
+      const used = sides.map(({ side, cpuBefore, begun }) => ({ side, ms: side.cpuMs() - cpuBefore, during: now() - begun }));
+      const restBefore = used.map(({ side }) => side.cpuMs());
+      await pause(atRestMs);
+      const [without, withSealing] = used.map(({ side, ms, during }, i) => {
+        const atRest = ((side.cpuMs() - (restBefore[i] as number)) / atRestMs) * during;
+        return ((ms - atRest) * 1000) / count;
+      }) as [number, number];
+      report.value(workload, "cpu_of_sealing", withSealing - without, "µs", { round, events: count, without });
+    }
   }
 }
