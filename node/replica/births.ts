@@ -1,9 +1,9 @@
 /**
  * Shards that splits of one shard gave birth to, from the split until they are saved.
  *
- * A child's log begins first; then its part of the states, and what it begins with, are saved with
- * the first header of the parent that is behind the split, all at once: a crash in between comes by
- * the split again. Several splits may be waiting, and one header may be behind all of them.
+ * A child's log begins as soon as the split is applied; then its part of the states, and what it begins
+ * with, are saved with the first header of the parent that is behind the split, all at once: a crash in
+ * between comes by the split again. Several splits may be waiting, and one header may be behind all of them.
  */
 import { asIndex, asShardId, asTerm, type ShardId } from "#core/base";
 import type { ConfState } from "#core/raft";
@@ -20,7 +20,6 @@ export interface Birth {
   readonly meta: CheckpointMeta;
   /** The log is durable so far when the child's log has begun. */
   readonly position: number;
-  isSaving: boolean;
 }
 
 /** A split that was applied, with what its child begins with. */
@@ -29,6 +28,7 @@ export const isSplit = ({ change, child }: AppliedChange): boolean => change.kin
 export class Births {
   private readonly log: LogStore;
   private readonly waiting = new Map<number, Birth>();
+  private readonly savedSplits = new Set<number>();
 
   constructor(log: LogStore) {
     this.log = log;
@@ -45,13 +45,13 @@ export class Births {
     const header = encodeHeader(bornHeader(child));
     const conf = toBytes(encodeConfState, members());
     const meta = { shard, appliedIndex: birthIndex, clockMs: child.clockMs, conf, header, headerIndex: birthIndex };
-    const birth = { shard, meta, position: log.position(), isSaving: false };
+    const birth = { shard, meta, position: log.position() };
     this.waiting.set(index, birth);
     log.kick(true);
     return birth;
   }
 
-  isBegun(birth: Birth): boolean {
+  private isBegun(birth: Birth): boolean {
     return this.log.durablePosition() >= birth.position;
   }
 
@@ -69,11 +69,22 @@ export class Births {
     return [...this.waiting].filter(([index]) => index <= headerIndex).map(([, { meta }]) => meta);
   }
 
+  /** A header behind the split at `index` is saved, and with it what the child begins with. */
+  saved(index: number): void {
+    this.savedSplits.add(index);
+  }
+
+  isSaved(index: number): boolean {
+    return this.savedSplits.has(index);
+  }
+
   over(index: number): void {
     this.waiting.delete(index);
+    this.savedSplits.delete(index);
   }
 
   clear(): void {
     this.waiting.clear();
+    this.savedSplits.clear();
   }
 }

@@ -92,7 +92,9 @@ export class Reconciler {
     this.preparing = host;
     this.own.flushThrough(this.own.replica.machine.lastIndex, () => {
       if (this.preparing === host) this.preparing = undefined;
-      if (this.own.host === host) host.change((machine, nowMs) => machine.split({ at, child }, nowMs));
+      if (this.own.host !== host) return;
+      host.change((machine, nowMs) => machine.split({ at, child }, nowMs));
+      this.own.seeDecided();
     });
   }
 

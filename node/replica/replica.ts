@@ -53,7 +53,7 @@ export interface ReplicaKind<M extends ReplicatedMachine> {
    * after asking for leave; `open` is then called when it was given.
    */
   elected(term: Term): void;
-  /** After each batch of committed entries on a member that is not open. */
+  /** After each batch of committed entries, which a member that is open has folded in before. */
   applied(machine: M, index: Index): void;
   /** The membership as of `index`. */
   membership(conf: ConfState, index: Index): void;
@@ -252,7 +252,7 @@ export class Replica<M extends ReplicatedMachine> {
     if (count === 0) return;
     this.queue.splice(0, count);
     this.group.applied(this.appliedIndex);
-    if (this.leadership === undefined) this.parts.kind.applied(this.machine, this.appliedIndex);
+    this.parts.kind.applied(this.machine, this.appliedIndex);
     this.seeElection();
   }
 

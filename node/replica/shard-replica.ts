@@ -67,8 +67,10 @@ export class ShardReplica {
   readonly gone = new AbortController();
   private readonly trimming: TrimRound;
   private isHastened = false;
-  private readonly carryOutSoon: () => void;
   private readonly applySoon: () => void;
+  private readonly carryOutLater: () => void;
+  /** Everything through this index is being saved, as another shard takes this one in. */
+  private finishing = 0;
 
   constructor(shard: ShardId, around: ReplicaSurroundings) {
     this.shard = shard;
@@ -77,13 +79,14 @@ export class ShardReplica {
     this.trimming = new TrimRound(shard, around);
     this.reconciler = new Reconciler(this, around);
     this.departure = new Departure(this, around);
-    this.carryOutSoon = onceSoon(around.timing, finishMs, () => this.carryOut());
+    this.carryOutLater = onceSoon(around.timing, unsyncedMs, () => this.carryOut());
     this.applySoon = onceSoon(around.timing, finishMs, () => this.replica.resumeApplying());
     const kind: ReplicaKind<ShardMachine> = {
       build: () => this.build(),
       elected: (term) => this.askLease(term),
       applied: (machine) => {
         this.noteChanges(machine);
+        this.checkpointer?.look();
         around.shards.committed();
       },
       membership: (conf, index) => this.onMembership(conf, index),
@@ -121,9 +124,13 @@ export class ShardReplica {
 
   /** A change of its keys is decided, and not committed or not carried out. */
   isChanging(): boolean {
-    // What a leader has just decided has told of no change yet.
-    this.noteChanges(this.replica.machine);
+    this.seeDecided();
     return this.changes.length > 0;
+  }
+
+  /** What a leader has just decided has told of no change yet: that of a split is to be captured before anything else happens. */
+  seeDecided(): void {
+    this.noteChanges(this.replica.machine);
   }
 
   get group(): Group {
@@ -182,7 +189,7 @@ export class ShardReplica {
   /** To be called when the log became durable further. */
   onDurable(): void {
     this.host?.onFlushed();
-    if (this.changes.length > 0) this.carryOut();
+    this.checkpointer?.look();
   }
 
   // The machine, as it was checkpointed.
@@ -201,6 +208,7 @@ export class ShardReplica {
     this.changes = [];
     this.births.clear();
     this.isHastened = false;
+    this.finishing = 0;
     const machine: ShardMachine = new ShardMachine({
       shard,
       log,
@@ -331,11 +339,7 @@ export class ShardReplica {
       host.start({ term, epoch, node: around.self, appliedIndex: group.lastIndex });
       around.shards.opened(shard, host);
       return {
-        committed: (index) => {
-          host.onCommitted(index);
-          this.noteChanges(machine);
-          around.shards.committed();
-        },
+        committed: (index) => host.onCommitted(index),
         close: () => {
           this.host = undefined;
           around.shards.closed(shard);
@@ -371,7 +375,8 @@ export class ShardReplica {
     this.replica.applyThrough(through);
     if (this.replica.appliedIndex < through) return false;
     if ((ifAvailable(() => this.around.checkpoint.meta(this.shard))?.appliedIndex ?? 0) >= through) return true;
-    this.flushThrough(through);
+    if (this.finishing !== through) this.flushThrough(through);
+    this.finishing = through;
     return false;
   }
 
@@ -392,20 +397,32 @@ export class ShardReplica {
   // Changes of the shard, once they are committed.
 
   private noteChanges(machine: ShardMachine): void {
-    this.changes.push(...machine.takeChanges());
+    const noted = machine.takeChanges();
+    this.changes.push(...noted);
+    for (const each of noted) if (isSplit(each)) this.saveBirth(each);
     this.carryOut();
+  }
+
+  /** The states are captured at once, as of the split: later ones would have to be committed first. */
+  private saveBirth({ index }: AppliedChange): void {
+    this.checkpointer?.flush(
+      (taken) => taken.headerIndex >= index,
+      () => {
+        this.births.saved(index);
+        this.carryOut();
+      },
+    );
   }
 
   private carryOut(): void {
     this.beginBirths();
     for (let next = this.changes[0]; next !== undefined && !this.gone.signal.aborted; next = this.changes[0]) {
-      if (next.index > this.replica.group.commitIndex) return;
-      // A child begins with the membership as of the split, so that has to be known.
-      if (next.index > this.replica.appliedIndex) return this.carryOutSoon();
-      if (isSplit(next)) return this.giveBirth(next);
-      if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard)))
-        return void this.around.timing.after(unsyncedMs, () => this.carryOut());
+      // What is applied here is committed, though the group of a shard that others have taken in may never tell.
+      if (next.index > this.replica.appliedIndex) return;
+      if (isSplit(next) && !this.births.isSaved(next.index)) return;
+      if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard))) return this.carryOutLater();
       this.changes.shift();
+      if (next.change.kind === "split" && isSplit(next)) this.giveBirth(next.index, asShardId(next.change.value.child));
       if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
       // With what is saved behind it goes what it lets the replica forget.
       if (next.change.kind === "sealed") this.flushThrough(next.index);
@@ -414,23 +431,14 @@ export class ShardReplica {
 
   /** One header may be behind several splits: the logs of all children begin before it is saved. */
   private beginBirths(): void {
-    const through = Math.min(this.replica.appliedIndex, this.replica.group.commitIndex);
-    for (const each of this.changes) if (each.index <= through) this.births.of(each, () => this.memberships.at(each.index));
+    // A child begins with the membership as of the split, so that has to be known.
+    for (const each of this.changes)
+      if (each.index <= this.replica.appliedIndex) this.births.of(each, () => this.memberships.at(each.index));
   }
 
-  private giveBirth(split: AppliedChange): void {
-    const birth = this.births.of(split, () => this.memberships.at(split.index));
-    if (birth === undefined || birth.isSaving || !this.births.isBegun(birth)) return;
-    birth.isSaving = true;
-    this.checkpointer?.flush(
-      (taken) => taken.headerIndex >= split.index,
-      () => {
-        this.births.over(split.index);
-        this.changes.shift();
-        this.around.shards.born(birth.shard, this.replica.group.leads);
-        this.carryOut();
-      },
-    );
+  private giveBirth(index: number, child: ShardId): void {
+    this.births.over(index);
+    this.around.shards.born(child, this.replica.group.leads);
   }
 
   /** Returns whether it could be done. */

@@ -40,7 +40,7 @@ const intervalMsMin = 10;
 const rowsMin = 64;
 const rowsMax = 256;
 const evictEveryMs = 1000;
-/** Between looks whether a captured state is durable yet: twice that after each, as it may wait for a majority that is away. */
+/** Between looks whether a captured state is durable yet, where nobody says so: twice that after each, as it may wait for a majority that is away. */
 const settleMs = 2;
 const settleMsMax = 32;
 
@@ -72,6 +72,13 @@ export class Checkpointer {
     if (this.taken !== undefined) return;
     this.stopTimer();
     this.round();
+  }
+
+  /** What was captured may have become durable, or committed: it is saved now where it did. */
+  look(): void {
+    if (this.taken === undefined || this.isStopped || !this.parts.isSettled(this.taken)) return;
+    this.stopTimer();
+    this.finishWhenSettled();
   }
 
   private schedule(): void {
@@ -108,6 +115,7 @@ export class Checkpointer {
     const { taken } = this;
     if (this.isStopped || taken === undefined) return;
     if (!this.parts.isSettled(taken)) {
+      this.stopTimer();
       this.stopTimer = this.parts.timing.after(nextMs, () => this.finishWhenSettled(Math.min(nextMs * 2, settleMsMax)));
       return;
     }

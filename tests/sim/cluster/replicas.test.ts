@@ -1,5 +1,15 @@
 import { describe, expect, test } from "bun:test";
-import { asNodeId, asShardId, firstDataShard, placementShard, type Reply, type RunId, runPartition, type ShardId } from "#core/base";
+import {
+  asNodeId,
+  asShardId,
+  firstDataShard,
+  type NodeId,
+  placementShard,
+  type Reply,
+  type RunId,
+  runPartition,
+  type ShardId,
+} from "#core/base";
 import { shardOf } from "#core/placement";
 import type { NodeInfo } from "#proto";
 import type { ShardHost } from "../../../node/shard/shard-host.ts";
@@ -202,10 +212,10 @@ test("a leader that comes back at once without its states does not leave a sleep
   cluster.runUntil(() => cluster.nodes.get(asNodeId(4))?.replicas.get(child)?.isBlank === false, 10_000, "node 4 has its replica again");
 });
 
-/** Merges the child into shard 1, which are on the same nodes: the keys are its own, whether or not it has the states. */
-function merge(cluster: Cluster): void {
+/** Merges the child into shard 1, which are on the same nodes: the keys are its own, whether or not it has the states. `shardCount` are left. */
+function merge(cluster: Cluster, shardCount = 1): void {
   cluster.ask({ kind: "want-merge", left: firstDataShard, right: child });
-  cluster.runUntil(() => view(cluster)?.shards.size === 1, 5000, "the merge is decided");
+  cluster.runUntil(() => view(cluster)?.shards.size === shardCount, 5000, "the merge is decided");
 }
 
 const isMerged = (cluster: Cluster) => view(cluster)?.shards.get(firstDataShard)?.change === undefined;
@@ -243,6 +253,32 @@ describe("what is left of a shard that was merged away is not in the way of who 
     place(cluster, firstDataShard, [1, 2, 4]);
     comeBack(cluster);
   });
+});
+
+test("what a split gave birth to comes to be also where the shard was taken in before the split was saved", () => {
+  const cluster = splitTown(9);
+  const grandchild = asShardId(3);
+  const leaders = [firstDataShard, child].map((shard) => leaderOf(cluster, shard)?.id);
+  const away = [1, 2, 3].map(asNodeId).find((node) => !leaders.includes(node)) as NodeId;
+  const node = cluster.nodes.get(away) as SimNode;
+  node.checkpoint.save = () => {
+    throw new Error("the disk is full");
+  };
+  cluster.ask({ kind: "want-split", shard: child, at: 2 ** 47 + 2 ** 46 });
+  cluster.runUntil(() => leaderOf(cluster, grandchild) !== undefined, 5000, "the grandchild is led");
+  merge(cluster, 2);
+  node.crash();
+  cluster.runUntil(() => isMerged(cluster), 5000, "merged");
+  // Nobody is there any more who could tell it how far the child's log is committed.
+  cluster.add(away).start();
+  const isThere = () => {
+    const replicas = cluster.nodes.get(away)?.replicas;
+    return replicas?.get(child) === undefined && replicas?.get(grandchild) !== undefined;
+  };
+  cluster.runUntil(isThere, 5000, "the grandchild is born where its parent was taken in");
+  start(cluster, "last");
+  cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
+  cluster.expectReplicasEqual();
 });
 
 test("a leader whose disk is full can hand over to one that can write", () => {
