@@ -12,6 +12,8 @@ import type { ShardId, Token } from "#core/base";
 
 export interface HeldTask {
   shard: ShardId;
+  /** Gave it out, where a split made it another shard's, which has not taken it up. */
+  from?: ShardId;
   readonly token: Token;
 }
 
@@ -86,12 +88,12 @@ export class SessionCapacity {
     this.runCount += change;
   }
 
-  /** The shard is led elsewhere: nothing that it gave out counts any more. */
+  /** The shard is led elsewhere: nothing that it gave out counts any more, since what it waited to send was never sent. */
   forget(shard: ShardId): void {
     this.waiting.delete(shard);
     this.runCount -= this.runs.get(shard) ?? 0;
     this.runs.delete(shard);
-    for (const [key, task] of this.tasks) if (task.shard === shard) this.tasks.delete(key);
+    for (const [key, task] of this.tasks) if (task.shard === shard || task.from === shard) this.tasks.delete(key);
   }
 
   private first(): ShardId | undefined {

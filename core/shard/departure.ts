@@ -19,18 +19,20 @@ export function depart(ctx: ShardContext, to: ShardId): void {
     ctx.dirty.delete(live);
     ctx.departing.set(live, changedFrom);
   }
-  handOver(gone, to);
+  handOver(gone, { from: ctx.options.shard, to });
   ctx.ready.remove((live) => gone.has(live));
   const after: Barrier = { until: "committed", index: ctx.lastIndex };
   for (const live of gone) letGo(ctx, live, after);
 }
 
 /** The tasks go on: where `to` is led by this node too, it finds them with the worker. */
-function handOver(gone: ReadonlySet<LiveRun>, to: ShardId): void {
+function handOver(gone: ReadonlySet<LiveRun>, { from, to }: { readonly from: ShardId; readonly to: ShardId }): void {
   for (const live of gone) {
     for (const task of live.tasks.values()) {
       const held = task.session?.capacity.tasks.get(task.key);
-      if (held !== undefined) held.shard = to;
+      if (held === undefined) continue;
+      held.shard = to;
+      held.from = from;
     }
     live.tasks.clear();
   }

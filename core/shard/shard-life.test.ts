@@ -253,6 +253,23 @@ test("tasks of runs that leave go on: the child on the same node takes their res
   expect([other.session, capacity.tasks.size]).toEqual([session, 1]);
 });
 
+test("a task whose shard stepped down after a split may never have been sent: the child on the same node offers it again", () => {
+  const table = new StateTable();
+  const led = new Led({ table }).lead();
+  const capacity = new SessionCapacity(2);
+  led.join(capacity);
+  const task = led.busy(right) as TaskEffect;
+  split(led);
+  table.checkpoint(soleShard, led.machine);
+  // What waited for its commit was dropped with the lead.
+  led.machine.stepDown();
+  expect(capacity.tasks.size).toBe(0);
+  const child = new Led({ table, shard: second, log: new RecordLog(1), birth: birthOf(led) }).lead(2);
+  child.join(capacity);
+  const offered = child.advance(5000).filter(({ kind }) => kind === "task") as TaskEffect[];
+  expect(offered.map(({ token: { op, delivery } }) => [op, delivery])).toEqual([[task.token.op, task.token.delivery + 1]]);
+});
+
 test("the child's first event names the parent's record, alone among others that do not", () => {
   const table = new StateTable();
   const led = new Led({ table }).lead();
