@@ -95,6 +95,7 @@ export class Hosting {
       mail,
       placement: placementDoor(placement, self),
       onLed: (shard, host) => this.hosted.changed(shard, host),
+      onWidened: (shard) => this.router.opened(shard),
       fetchSnapshot: (replica, offered) => fetchSnapshot({ stores, net, note, patience: snapshotPatience }, replica, offered),
       isHeard: (node) => node === self || performance.now() - net.lastHeardMs(node) < silentMs,
       onGone: (shard, range) => projector.forget(shard, range),

@@ -1,6 +1,6 @@
 /** Commands and reads find the shard's leader, here or over a real link, and are never decided twice. */
 import { describe, expect, test } from "bun:test";
-import { asSeq, asShardId, type HopError, type Partition, type Reply, type RunId } from "#core/base";
+import { asSeq, asShardId, type HopError, type Partition, type Reply, type RunId, wholeRange } from "#core/base";
 import type { Command } from "#core/shard";
 import { type DescribeReply, RunStatus } from "#proto";
 import { until } from "../../tests/until.ts";
@@ -38,6 +38,36 @@ async function errorOf(promise: Promise<unknown>): Promise<HopError> {
     (error: unknown) => error as HopError,
   );
 }
+
+describe("what is on its way to a node", () => {
+  test("a shard that it has not opened, or keys that it has not taken in, is waited for there", async () => {
+    using nodes = routingNodes(2);
+    const [first, second] = nodes as unknown as [RoutingNode, RoutingNode];
+    for (const { router } of nodes) router.install(oneShard(1));
+    const isWaited = () => until(() => first.router.arrivals.size === 1);
+    const opened = ask(second.router, signal());
+    await isWaited();
+    const shard = new ScriptedShard();
+    shard.answer = () => done;
+    shard.range = { first: 0, last: 0 };
+    first.lead(1, shard);
+    first.router.opened(asShardId(1));
+    expect(first.router.arrivals.size).toBe(1);
+    shard.range = wholeRange;
+    first.router.opened(asShardId(1));
+    expect(await opened).toEqual(done);
+    expect(shard.asked).toHaveLength(1);
+    // Whom another is to lead is refused at once.
+    first.shards.close(asShardId(1));
+    const moved = ask(second.router, signal());
+    await isWaited();
+    for (const { router } of nodes) router.install(oneShard(2, 2));
+    expect(first.router.arrivals.size).toBe(0);
+    second.lead(1, shard);
+    second.router.opened(asShardId(1));
+    expect(await moved).toEqual(done);
+  });
+});
 
 describe("a shard that is led here", () => {
   test("is asked at once, before the call returns", () => {

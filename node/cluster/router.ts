@@ -13,6 +13,7 @@ import type { PeerNet } from "../peer/peer-net.ts";
 import { asHopError } from "../service/status.ts";
 import type { ShardPort } from "../shard/shard-port.ts";
 import type { Timing } from "../timing.ts";
+import { Arrivals } from "./arrivals.ts";
 import { Gate } from "./gate.ts";
 import type { LocalShards } from "./local-shards.ts";
 import { budgetMsDefault, isUndecided, longWaitMs, mayAskAgain, Pursuit } from "./pursuit.ts";
@@ -45,6 +46,8 @@ interface Era {
 }
 
 export class Router {
+  /** Requests of other nodes that wait for what is on its way here. */
+  readonly arrivals: Arrivals;
   private readonly parts: RouterParts;
   private readonly gates = new Map<ShardId, Gate>();
   /** Leaders that refusals told of, newer than the map's. */
@@ -55,6 +58,7 @@ export class Router {
 
   constructor(parts: RouterParts) {
     this.parts = parts;
+    this.arrivals = new Arrivals(parts.timing);
   }
 
   /** Of the map; 0 before the first one. */
@@ -74,17 +78,27 @@ export class Router {
       gate.open();
       if (gate.size === 0 && map.place(shard) === undefined) this.gates.delete(shard);
     }
+    this.arrivals.look();
   }
 
-  /** The shard opened here: its callers need not wait for the map. */
+  /** The shard opened here, or took in its neighbour's keys: its callers try again at once. */
   opened(shard: ShardId): void {
     this.gates.get(shard)?.open();
+    this.arrivals.look();
+  }
+
+  /** Placement has given the partition's keys to the shard and the shard to this node, where they are not served yet. */
+  isComing(shard: ShardId, partition: Partition): boolean {
+    const place = this.map?.find(keyOf(partition));
+    if (this.isClosed || place?.shard !== shard || place.leader !== this.parts.self) return false;
+    return this.parts.shards.led(shard)?.owns(partition) !== true;
   }
 
   /** Refuses everything from now on, what waits included. */
   close(): void {
     this.isClosed = true;
     for (const gate of this.gates.values()) gate.close();
+    this.arrivals.close();
   }
 
   /** The place of a partition. Throws `HopError` STORE_UNAVAILABLE before the first map, STALE_EPOCH for another epoch than the map's. */

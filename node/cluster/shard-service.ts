@@ -6,6 +6,7 @@
  */
 import type { Partition, Reply, SessionId, ShardId } from "#core/base";
 import { asSeq, asSessionId, asShardId, HopError, parseRunId, runPartition } from "#core/base";
+import type { Command } from "#core/shard";
 import {
   decodeForwardedCommand,
   decodeForwardedRead,
@@ -28,9 +29,17 @@ import type { Router } from "./router.ts";
 export interface ShardServiceParts {
   readonly net: PeerNet;
   readonly shards: Pick<LocalShards, "led">;
-  readonly router: Pick<Router, "leaseOf">;
+  readonly router: Pick<Router, "leaseOf" | "isComing" | "arrivals">;
   /** Session in the shard of a worker that is connected here. */
   readonly sessionOf: (workerId: string, shard: ShardId) => SessionId | undefined;
+}
+
+interface Forwarded {
+  readonly shard: ShardId;
+  readonly identity: Identity;
+  readonly command: Command;
+  /** Aborts when nobody waits for the answer. */
+  readonly gone: AbortSignal;
 }
 
 /** Where tasks of other nodes' workers come in. */
@@ -63,24 +72,42 @@ export class ShardService {
             forwardedReplyOf(reply, () => this.hint(shard)),
           ),
         );
-      try {
-        const port = this.port(shard);
-        let isAnswered = false;
-        const request = port.command(message.identity ?? unknownIdentity, commandOf(message), (reply) => {
-          isAnswered = true;
-          answer(reply);
-        });
-        const forget = (): void => {
-          if (!isAnswered) port.forget(request);
-        };
-        if (gone.aborted) forget();
-        else if (!isAnswered) gone.addEventListener("abort", forget, { once: true });
-      } catch (error) {
-        const refused = asHopError(error);
-        if (refused.reason === "INTERNAL") reject(refused);
-        else answer({ kind: "rejected", rejection: { reject: refused.reason, message: refused.message, epoch: refused.epoch } });
-      }
+      const attempt = (work: () => void): void => {
+        try {
+          work();
+        } catch (error) {
+          const refused = asHopError(error);
+          if (refused.reason === "INTERNAL") reject(refused);
+          else answer({ kind: "rejected", rejection: { reject: refused.reason, message: refused.message, epoch: refused.epoch } });
+        }
+      };
+      attempt(() => {
+        const command = commandOf(message);
+        const carryOut = () => this.carryOut({ shard, identity: message.identity ?? unknownIdentity, command, gone }, answer);
+        const { router } = this.parts;
+        const partition = runPartition(command.run);
+        if (!router.isComing(shard, partition)) return carryOut();
+        const stop = router.arrivals.wait(
+          () => !router.isComing(shard, partition),
+          () => attempt(carryOut),
+        );
+        gone.addEventListener("abort", stop, { once: true });
+      });
     });
+  }
+
+  private carryOut({ shard, identity, command, gone }: Forwarded, answer: (reply: Reply) => void): void {
+    const port = this.port(shard);
+    let isAnswered = false;
+    const request = port.command(identity, command, (reply) => {
+      isAnswered = true;
+      answer(reply);
+    });
+    const forget = (): void => {
+      if (!isAnswered) port.forget(request);
+    };
+    if (gone.aborted) forget();
+    else if (!isAnswered) gone.addEventListener("abort", forget, { once: true });
   }
 
   private async describe(body: Uint8Array): Promise<Uint8Array> {

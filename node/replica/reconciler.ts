@@ -123,6 +123,7 @@ export class Reconciler {
     if (host.change((own, nowMs) => own.renew(epoch, nowMs)) !== undefined) return;
     if (host.change((own, nowMs) => own.absorb(absorption, nowMs)) !== undefined) return;
     host.takeOver(machine.takeStalled());
+    shards.widened(this.own.shard);
   }
 
   private allAnswer(): boolean {

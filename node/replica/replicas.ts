@@ -42,6 +42,8 @@ export interface GroupMember {
 export interface ReplicasParts extends Omit<ReplicaSurroundings, "shards"> {
   /** A shard opened or closed for business here. */
   readonly onLed: (shard: ShardId, host: ShardHost | undefined) => void;
+  /** A shard that is led here took in its neighbour's keys. */
+  readonly onWidened: (shard: ShardId) => void;
   /** Fetches a snapshot for this node's member, and has it installed when it is there. One that fails is offered again. */
   readonly fetchSnapshot: (replica: ShardReplica, offered: Message) => void;
   /** Whether something was heard from the node lately. */
@@ -126,6 +128,7 @@ export class Replicas {
         committed: () => parts.onCommitted(),
         opened: (shard, host) => parts.onLed(shard, host),
         closed: (shard) => parts.onLed(shard, undefined),
+        widened: (shard) => parts.onWidened(shard),
         snapshotOffered: (shard, message) => {
           const replica = this.shards.get(shard);
           if (replica !== undefined) parts.fetchSnapshot(replica, message);

@@ -424,8 +424,8 @@ export class ShardReplica {
       this.changes.shift();
       if (next.change.kind === "split" && isSplit(next)) this.giveBirth(next.index, asShardId(next.change.value.child));
       if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
-      // With what is saved behind it goes what it lets the replica forget.
-      if (next.change.kind === "sealed") this.flushThrough(next.index);
+      // With what is saved behind a seal goes what it lets the replica forget; what is frozen is saved before another takes it in.
+      if (next.change.kind === "sealed" || next.change.kind === "frozen") this.flushThrough(next.index);
     }
   }
 

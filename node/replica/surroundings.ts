@@ -74,6 +74,8 @@ export interface ShardNeighbours {
   removed(shard: ShardId): void;
   opened(shard: ShardId, host: ShardHost): void;
   closed(shard: ShardId): void;
+  /** The shard, which is led here, decides for its neighbour's keys too. */
+  widened(shard: ShardId): void;
   snapshotOffered(shard: ShardId, message: Message): void;
   /** A shard has committed further here. */
   committed(): void;

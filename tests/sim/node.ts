@@ -180,6 +180,7 @@ export class SimNode {
       mail: new MailRoad({ self: id, net, router, shards: hosted }),
       placement: placementDoor(placement, id),
       onLed: (shard, host) => this.onLed(shard, host),
+      onWidened: (shard) => this.router.opened(shard),
       fetchSnapshot: (replica, offered) => {
         sim.count("snapshotInstall");
         fetchSnapshot({ stores, net, note }, replica, offered);

@@ -111,6 +111,7 @@ export class SimNode {
       mail: { send: (to, envelope, done) => this.mail(to, envelope, done) },
       placement: this.door(),
       onLed: (shard, host) => void (host === undefined ? this.led.delete(shard) : this.led.set(shard, host)),
+      onWidened: () => {},
       fetchSnapshot: (replica, offered) => this.fetch(replica, offered),
       isHeard: (node) => schedule.nowMs - (this.heardMs.get(node) ?? Number.NEGATIVE_INFINITY) < silentMs,
       onGone: () => {},
