@@ -18,6 +18,7 @@ const commands: PlacementCommand[] = [
   { kind: "remove", node },
   lease(1, 2, 3),
   lease(1, 2, 3, { parent: 4, at: keyMax }),
+  { kind: "lease", shard, node, term: asTerm(1), born: { parent: asShardId(4), at: 5 }, isAhead: true },
   lease(1, 2, 3, { parent: 4, at: 5, replicas: set([1, 2], 6, { outgoing: [node], learners: [asNodeId(9)] }) }),
   { kind: "replicas-changed", shard, replicas: set([1, 2, 3], 40, { outgoing: [node] }) },
   { kind: "want-replicas", shard, nodes: [node, asNodeId(5), asNodeId(6)] },

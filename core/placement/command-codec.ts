@@ -31,7 +31,7 @@ function wired(command: PlacementCommand): PlacementCommandInit {
     case "lease": {
       const { born } = command;
       const birth = born && { ...born, replicas: born.replicas && saveReplicas(born.replicas) };
-      return { kind: "lease", value: { ...command, born: birth } };
+      return { kind: "lease", value: { ...command, born: birth, ahead: command.isAhead ?? false } };
     }
     case "replicas-changed":
       return { kind: "replicasChanged", value: { shard: command.shard, replicas: saveReplicas(command.replicas) } };
@@ -79,8 +79,14 @@ export function decodeCommand(bytes: Uint8Array): PlacementCommand {
     case "remove":
       return { kind: "remove", node: asNodeId(message.value.node) };
     case "lease": {
-      const { shard, node, term, born } = message.value;
-      const lease = { kind: "lease", shard: asShardId(shard), node: asNodeId(node), term: asTerm(term) } as const;
+      const { shard, node, term, born, ahead } = message.value;
+      const lease = {
+        kind: "lease",
+        shard: asShardId(shard),
+        node: asNodeId(node),
+        term: asTerm(term),
+        ...(ahead ? { isAhead: true } : {}),
+      } as const;
       if (born === undefined) return lease;
       const birth = { parent: asShardId(born.parent), at: born.at };
       return { ...lease, born: born.replicas === undefined ? birth : { ...birth, replicas: loadReplicas(born.replicas) } };

@@ -56,6 +56,8 @@ export interface Lease {
     /** The child's members; left out: those of the parent that placement knows. */
     readonly replicas?: ReplicaSet;
   };
+  /** Asked before the election: the split is committed, and this node is about to stand for the child's first term. */
+  readonly isAhead?: boolean;
 }
 
 /** The group's configuration as of `configIndex` of its log. An older one than is known changes nothing. */

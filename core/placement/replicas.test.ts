@@ -37,6 +37,25 @@ describe("leadership leases", () => {
     expect(placement.lease(0, 1, 3)).toMatchObject({ epoch: 3 });
   });
 
+  test("of a child's first term may be asked for ahead: whoever is elected in it instead gets the next epoch", () => {
+    const placement = threeNodes();
+    placement.lease(1, 1, 4);
+    placement.do({ kind: "want-split", shard: asShardId(1), at: 1000 });
+    const ahead = (node: number, term = 1) =>
+      ({ ...lease(2, node, term, { parent: 1, at: 1000, replicas: set([1, 2, 3], 0) }), isAhead: true }) as const;
+    expect(placement.do(ahead(1))).toMatchObject({ kind: "leased", epoch: 2 });
+    expect(placement.shard(2).lease).toMatchObject({ node: 1, term: 1, epoch: 2 });
+    // Asked again, ahead or elected, it is the same.
+    expect(placement.do(ahead(1))).toMatchObject({ epoch: 2 });
+    expect(placement.lease(2, 1, 1)).toMatchObject({ epoch: 2 });
+    expect(placement.refusal(ahead(2))).toMatchObject({ reject: "NOT_LEADER" });
+    expect(placement.lease(2, 3, 1)).toMatchObject({ epoch: 3 });
+    // The one before asks late.
+    expect(placement.refusal(ahead(1))).toMatchObject({ reject: "NOT_LEADER" });
+    expect(placement.lease(2, 2, 2)).toMatchObject({ epoch: 4 });
+    for (const late of [ahead(1), lease(2, 3, 1)]) expect(placement.refusal(late)).toMatchObject({ reject: "NOT_LEADER" });
+  });
+
   test("a voter on its way out of a joint configuration may lead, a learner may not, a removed node neither", () => {
     const placement = threeNodes();
     const joint = set([1, 2], 9, { outgoing: nodes([1, 2, 3]), learners: nodes([4]) });

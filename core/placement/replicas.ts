@@ -7,6 +7,8 @@ import type { PlacementState } from "./placement-state.ts";
 import { holders, isVoter, loadReplicas, type ReplicaSet, type ShardEntry, sameNodes, saveReplicas, sorted } from "./shard-entry.ts";
 
 export const busyRetryMs = 1000;
+/** The first that a group can have a leader in. */
+const firstTerm = 1;
 
 export function shardMissing(state: PlacementState, shard: ShardId, what: string): Decision {
   const retired = state.map.retired.get(shard);
@@ -23,12 +25,20 @@ export function decideLease(state: PlacementState, command: Lease): Decision {
   const { lease } = entry;
   if (lease !== undefined && lease.term === command.term && lease.node === command.node)
     return decided({ kind: "leased", epoch: lease.epoch, version: 0 });
-  if (lease !== undefined && lease.term >= command.term)
+  if (lease !== undefined && (lease.term > command.term || (lease.term === command.term && !isOutvoted(entry, command))))
     return refused(
       "NOT_LEADER",
       `Cannot lead shard ${command.shard}: its term is ${command.term}, node ${lease.node} has a lease of term ${lease.term}`,
     );
   return grant(state, command);
+}
+
+/**
+ * The lease of a child's first term may have been asked for ahead, by a node that was then not elected: one that was
+ * gets the next epoch. Nobody is ever elected under the one before, since a term has one leader.
+ */
+function isOutvoted({ lease, ancestors }: ShardEntry, { term, isAhead }: Lease): boolean {
+  return isAhead !== true && lease?.term === term && term === firstTerm && ancestors.length > 0;
 }
 
 /** The child of a split asks for the first time: with its lease the map learns that the split happened. */

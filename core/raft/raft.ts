@@ -203,9 +203,17 @@ export class Raft {
     if (state.role === "leader") state.becomeFollower(state.term, nobody);
   }
 
-  /** Begins an election now, without waiting for a timeout. */
-  campaign(): void {
-    campaign(this.state, this.state.config.preVote ? "preVote" : "vote");
+  /**
+   * Begins an election now, without waiting for a timeout. `isFirst`: in a group that never had a leader whom a
+   * candidate could disturb, so votes are asked for at once.
+   */
+  campaign({ isFirst = false } = {}): void {
+    campaign(this.state, this.state.config.preVote && !isFirst ? "preVote" : "vote");
+  }
+
+  /** A leader sends its heartbeats now. */
+  beat(): void {
+    if (this.state.role === "leader") leading.broadcastHeartbeat(this.state);
   }
 
   // --- Requests

@@ -10,16 +10,27 @@ import type { ConfState } from "#core/raft";
 import { type AppliedChange, bornHeader, encodeHeader } from "#core/shard";
 import { encodeConfState, toBytes } from "#proto";
 import type { CheckpointMeta, LogStore } from "#store";
+import type { PlacementDoor } from "./surroundings.ts";
 
 /** Where the log of a shard begins that a split made: behind an entry that nobody sees, so that a new member needs its states. */
 export const birthIndex = asIndex(1);
 const birthTerm = asTerm(1);
+/** The first term that a child can be led in: its entry of `birthTerm` is nobody's. */
+const firstTerm = asTerm(1);
 
-export interface Birth {
-  readonly shard: ShardId;
+interface Birth {
   readonly meta: CheckpointMeta;
   /** The log is durable so far when the child's log has begun. */
   readonly position: number;
+}
+
+interface Beginning {
+  /** Index through which the log is applied. */
+  readonly through: number;
+  /** The parent's membership as of an index. */
+  readonly membersAt: (index: number) => ConfState;
+  /** The parent is led here. */
+  readonly leads: boolean;
 }
 
 /** A split that was applied, with what its child begins with. */
@@ -27,28 +38,36 @@ export const isSplit = ({ change, child }: AppliedChange): boolean => change.kin
 
 export class Births {
   private readonly log: LogStore;
+  private readonly placement: Pick<PlacementDoor, "leaseAhead">;
   private readonly waiting = new Map<number, Birth>();
   private readonly savedSplits = new Set<number>();
 
-  constructor(log: LogStore) {
+  constructor(log: LogStore, placement: Pick<PlacementDoor, "leaseAhead">) {
     this.log = log;
+    this.placement = placement;
   }
 
-  /** The birth that the split makes, begun where it was not. `members` is the parent's membership as of the split. */
-  of({ index, change, child }: AppliedChange, members: () => ConfState): Birth | undefined {
-    if (change.kind !== "split" || child === undefined) return undefined;
-    const known = this.waiting.get(index);
-    if (known !== undefined) return known;
-    const { log } = this;
-    const shard = asShardId(change.value.child);
-    if (log.base(shard).index === 0 && !log.isRemoved(shard)) log.setBase(shard, birthIndex, birthTerm);
-    const header = encodeHeader(bornHeader(child));
-    const conf = toBytes(encodeConfState, members());
-    const meta = { shard, appliedIndex: birthIndex, clockMs: child.clockMs, conf, header, headerIndex: birthIndex };
-    const birth = { shard, meta, position: log.position() };
-    this.waiting.set(index, birth);
-    log.kick(true);
-    return birth;
+  /** Begins the children of all splits through an index: one header may be behind several. */
+  begin(changes: readonly AppliedChange[], { through, membersAt, leads }: Beginning): void {
+    for (const { index, change, child } of changes) {
+      if (index > through || change.kind !== "split" || child === undefined || this.waiting.has(index)) continue;
+      const { log } = this;
+      const shard = asShardId(change.value.child);
+      const members = membersAt(index);
+      if (log.base(shard).index === 0 && !log.isRemoved(shard)) log.setBase(shard, birthIndex, birthTerm);
+      const header = encodeHeader(bornHeader(child));
+      const conf = toBytes(encodeConfState, members);
+      const meta = { shard, appliedIndex: birthIndex, clockMs: child.clockMs, conf, header, headerIndex: birthIndex };
+      this.waiting.set(index, { meta, position: log.position() });
+      log.kick(true);
+      if (leads) this.askLease(shard, members);
+    }
+  }
+
+  /** Whoever leads the parent stands for the child's first term. */
+  private askLease(shard: ShardId, { voters, votersOutgoing: outgoing, learners }: ConfState): void {
+    const replicas = { voters, outgoing, learners, configIndex: asIndex(0) };
+    this.placement.leaseAhead({ shard, term: firstTerm, replicas });
   }
 
   private isBegun(birth: Birth): boolean {

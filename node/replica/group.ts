@@ -175,6 +175,12 @@ export class Group {
     this.pump();
   }
 
+  /** Has all members say that they follow, before its term has a commit: their answers prove the lease as soon as it has. */
+  askAll(tick: number): void {
+    this.raft.tick(tick);
+    this.raft.beat();
+  }
+
   /** Takes records that the leader encoded in the log since the last call. It must lead, and have room. */
   proposeAppended(): void {
     const entries = this.parts.log.takeAppended(this.shard);
@@ -242,8 +248,9 @@ export class Group {
     this.pump();
   }
 
-  campaign(): void {
-    this.raft.campaign();
+  /** Asks for votes. `isFirst`: in a group that has had no leader, so none is to be found out about before. */
+  campaign({ isFirst = false } = {}): void {
+    this.raft.campaign({ isFirst });
     this.pump();
   }
 

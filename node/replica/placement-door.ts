@@ -1,10 +1,11 @@
 /** What the replicas of this node ask of placement, wherever it is led. */
-import { type NodeId, placementShard } from "#core/base";
+import { type NodeId, placementShard, type Rejection } from "#core/base";
 import { type ClusterView, type PlacementCommand, type PlacementReply, shardOf } from "#core/placement";
 import type { Identity } from "#proto";
 import type { Placement } from "../cluster/placement.ts";
 import { asHopError } from "../service/status.ts";
-import type { PlacementDoor } from "./surroundings.ts";
+import { FirstLeases } from "./first-leases.ts";
+import type { AskedLease, Lease, PlacementDoor } from "./surroundings.ts";
 
 const itself: Identity = { issuer: "core", subject: "node", verified: true, causeSeq: 0 };
 /** Whoever asks looks again by itself: an answer that is late is of no use. */
@@ -25,18 +26,21 @@ export function placementDoor(placement: Placement, self: NodeId): PlacementDoor
     telling.add(key);
     ask(command, () => telling.delete(key));
   };
+  const askLease = ({ shard, term, replicas }: AskedLease, isAhead: boolean, done: (result: Lease | Rejection) => void): void => {
+    const born = birthOf(placement.view, shard);
+    const birth = born === undefined ? {} : { born: { ...born, replicas } };
+    ask({ kind: "lease", shard, node: self, term, ...birth, ...(isAhead ? { isAhead } : {}) }, (reply) => {
+      if (reply.kind === "leased") done({ epoch: reply.epoch, version: reply.version });
+      else
+        done(
+          reply.kind === "rejected" ? reply.rejection : { reject: "INTERNAL", message: `Placement answered a lease with ${reply.kind}` },
+        );
+    });
+  };
+  const first = new FirstLeases(placement.parts.timing, askLease);
   return {
-    lease: ({ shard, term, replicas }, done) => {
-      const born = birthOf(placement.view, shard);
-      const command = { kind: "lease", shard, node: self, term, ...(born === undefined ? {} : { born: { ...born, replicas } }) } as const;
-      ask(command, (reply) => {
-        if (reply.kind === "leased") done({ epoch: reply.epoch, version: reply.version });
-        else
-          done(
-            reply.kind === "rejected" ? reply.rejection : { reject: "INTERNAL", message: `Placement answered a lease with ${reply.kind}` },
-          );
-      });
-    },
+    lease: (asked, done) => first.take(asked, done),
+    leaseAhead: (asked) => first.ask(asked),
     replicasChanged: (shard, replicas) => tell({ kind: "replicas-changed", shard, replicas }),
     frozen: (report) => tell({ kind: "merge-frozen", ...report }),
     absorbed: (left, right) => tell({ kind: "merge-done", left, right }),

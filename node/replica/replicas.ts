@@ -64,8 +64,8 @@ const watchTicks = 4;
  * A new shard's first election is tried again after this long, and then twice that each time until it is as
  * long as elections are by themselves: votes that are under way are thrown away.
  */
-const birthRetryMs = 25;
-const birthRetryMsMax = 400;
+const birthRetryMs = 150;
+const birthRetryMsMax = 600;
 const forgetPollMs = 5;
 /** Before a disk that refused to delete is asked again. */
 const unforgottenMs = 500;
@@ -379,7 +379,11 @@ export class Replicas {
   private born(child: ShardId, campaigns: boolean): void {
     if (this.shards.has(child) || this.parts.log.isRemoved(child)) return;
     const { group } = this.open(child);
-    if (campaigns) return this.campaign(child, birthRetryMs);
+    if (campaigns) {
+      if (group.leader === 0) group.campaign({ isFirst: group.term === 0 });
+      this.parts.timing.after(birthRetryMs, () => this.campaign(child, birthRetryMs * 2));
+      return;
+    }
     for (const request of this.early.take(child)) group.receive(request);
   }
 

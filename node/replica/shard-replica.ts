@@ -75,7 +75,7 @@ export class ShardReplica {
   constructor(shard: ShardId, around: ReplicaSurroundings) {
     this.shard = shard;
     this.around = around;
-    this.births = new Births(around.log);
+    this.births = new Births(around.log, around.placement);
     this.trimming = new TrimRound(shard, around);
     this.reconciler = new Reconciler(this, around);
     this.departure = new Departure(this, around);
@@ -297,7 +297,10 @@ export class ShardReplica {
   // Leading.
 
   private onChanged(): void {
-    if (!this.replica.group.leads) this.isAsking = false;
+    const { group } = this.replica;
+    if (!group.leads) this.isAsking = false;
+    // By the time that its term has a commit the others have answered.
+    else if (!this.replica.isOpen) group.askAll(tickAt(this.around.timing));
   }
 
   /** Membership as placement is told of it. */
@@ -415,30 +418,26 @@ export class ShardReplica {
   }
 
   private carryOut(): void {
-    this.beginBirths();
+    this.births.begin(this.changes, {
+      // A child begins with the membership as of the split, so that has to be known.
+      through: this.replica.appliedIndex,
+      membersAt: (index) => this.memberships.at(index),
+      leads: this.host !== undefined,
+    });
     for (let next = this.changes[0]; next !== undefined && !this.gone.signal.aborted; next = this.changes[0]) {
       // What is applied here is committed, though the group of a shard that others have taken in may never tell.
       if (next.index > this.replica.appliedIndex) return;
       if (isSplit(next) && !this.births.isSaved(next.index)) return;
       if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard))) return this.carryOutLater();
       this.changes.shift();
-      if (next.change.kind === "split" && isSplit(next)) this.giveBirth(next.index, asShardId(next.change.value.child));
+      if (next.change.kind === "split" && isSplit(next)) {
+        this.births.over(next.index);
+        this.around.shards.born(asShardId(next.change.value.child), this.replica.group.leads);
+      }
       if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
       // With what is saved behind a seal goes what it lets the replica forget; what is frozen is saved before another takes it in.
       if (next.change.kind === "sealed" || next.change.kind === "frozen") this.flushThrough(next.index);
     }
-  }
-
-  /** One header may be behind several splits: the logs of all children begin before it is saved. */
-  private beginBirths(): void {
-    // A child begins with the membership as of the split, so that has to be known.
-    for (const each of this.changes)
-      if (each.index <= this.replica.appliedIndex) this.births.of(each, () => this.memberships.at(each.index));
-  }
-
-  private giveBirth(index: number, child: ShardId): void {
-    this.births.over(index);
-    this.around.shards.born(child, this.replica.group.leads);
   }
 
   /** Returns whether it could be done. */

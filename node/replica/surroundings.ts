@@ -38,13 +38,19 @@ export interface Lease {
   readonly version: number;
 }
 
+export interface AskedLease {
+  readonly shard: ShardId;
+  readonly term: Term;
+  /** The shard's members as this one knows them. */
+  readonly replicas: ReplicaSet;
+}
+
 /** What replicas ask of placement and tell it. Answers may be lost: whatever matters is asked again. */
 export interface PlacementDoor {
   /** Asks for leave to lead. `done` gets the lease's epoch, or why there is none now. */
-  lease(
-    asked: { readonly shard: ShardId; readonly term: Term; readonly replicas: ReplicaSet },
-    done: (result: Lease | Rejection) => void,
-  ): void;
+  lease(asked: AskedLease, done: (result: Lease | Rejection) => void): void;
+  /** The same for the first term of a child that is being born, before its election: `lease` gets it then without a wait. */
+  leaseAhead(asked: AskedLease): void;
   replicasChanged(shard: ShardId, replicas: ReplicaSet): void;
   frozen(report: {
     readonly left: ShardId;

@@ -9857,12 +9857,14 @@ export interface LeaseCommand {
   node: number;
   term: number;
   born: SplitBirth | undefined;
+  ahead: boolean;
 }
 export interface LeaseCommandInit {
   shard?: number | undefined;
   node?: number | undefined;
   term?: number | undefined;
   born?: SplitBirthInit | undefined;
+  ahead?: boolean | undefined;
 }
 
 export function encodeLeaseCommand(w: Writer, m: LeaseCommandInit): void {
@@ -9870,6 +9872,7 @@ export function encodeLeaseCommand(w: Writer, m: LeaseCommandInit): void {
   if (m.node !== undefined && m.node !== 0) { w.varint(16); w.varint(m.node); }
   if (m.term !== undefined && m.term !== 0) { w.varint(24); w.varint(m.term); }
   if (m.born !== undefined) { { const mark = w.begin(34); encodeSplitBirth(w, m.born); w.close(mark); } }
+  if (m.ahead === true) { w.varint(40); w.varint(1); }
 }
 
 export function decodeLeaseCommand(r: Reader, end: number): LeaseCommand {
@@ -9877,6 +9880,7 @@ export function decodeLeaseCommand(r: Reader, end: number): LeaseCommand {
   let node_: number = 0;
   let term_: number = 0;
   let born_: SplitBirth | undefined;
+  let ahead_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -9885,11 +9889,12 @@ export function decodeLeaseCommand(r: Reader, end: number): LeaseCommand {
       case 16: node_ = r.varint(); break;
       case 24: term_ = r.varint(); break;
       case 34: born_ = decodeSplitBirth(r, r.extent(end)); break;
+      case 40: ahead_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { shard: shard_, node: node_, term: term_, born: born_ };
+  return { shard: shard_, node: node_, term: term_, born: born_, ahead: ahead_ };
 }
 
 export interface SplitBirth {

@@ -10,6 +10,7 @@ import { type ClusterView, emptyView, type PlacementCommand, type PlacementReply
 import type { Message } from "#core/raft";
 import type { Envelope, EnvelopeReply, Identity } from "#proto";
 import { CheckpointStore, MemoryDisk, MemoryLogStore, TieredSegmentStore } from "#store";
+import { FirstLeases } from "../../../node/replica/first-leases.ts";
 import { bootstrapGroup, PlacementReplica } from "../../../node/replica/placement-replica.ts";
 import { Replicas } from "../../../node/replica/replicas.ts";
 import type { ShardReplica } from "../../../node/replica/shard-replica.ts";
@@ -201,14 +202,16 @@ export class SimNode {
         leader.placement.command(core, command, (reply) => this.cluster.schedule.after(1, () => !this.isDead && done(reply)));
       });
     const view = () => this.view;
+    const first = new FirstLeases(this.timing, ({ shard, term, replicas }, isAhead, done) => {
+      const parent = [...view().shards.values()].find(({ change }) => change?.kind === "split" && change.child === shard);
+      const born = parent?.change?.kind === "split" ? { born: { parent: parent.shard, at: parent.change.at, replicas } } : {};
+      ask({ kind: "lease", shard, node: this.id, term, isAhead, ...born }, (reply) =>
+        done(reply.kind === "leased" ? reply : reply.kind === "rejected" ? reply.rejection : { reject: "INTERNAL", message: reply.kind }),
+      );
+    });
     return {
-      lease: ({ shard, term, replicas }, done) => {
-        const parent = [...view().shards.values()].find(({ change }) => change?.kind === "split" && change.child === shard);
-        const born = parent?.change?.kind === "split" ? { born: { parent: parent.shard, at: parent.change.at, replicas } } : {};
-        ask({ kind: "lease", shard, node: this.id, term, ...born }, (reply) =>
-          done(reply.kind === "leased" ? reply : reply.kind === "rejected" ? reply.rejection : { reject: "INTERNAL", message: reply.kind }),
-        );
-      },
+      lease: (asked, done) => first.take(asked, done),
+      leaseAhead: (asked) => first.ask(asked),
       replicasChanged: (shard, replicas) => ask({ kind: "replicas-changed", shard, replicas }),
       frozen: (report) => ask({ kind: "merge-frozen", ...report }),
       absorbed: (left, right) => ask({ kind: "merge-done", left, right }),

@@ -908,6 +908,13 @@ export declare type LeaseCommand = Message<"hopskip.v1.LeaseCommand"> & {
    * @generated from field: hopskip.v1.SplitBirth born = 4;
    */
   born?: SplitBirth | undefined;
+
+  /**
+   * Asked before the election, by whoever leads the parent.
+   *
+   * @generated from field: bool ahead = 5;
+   */
+  ahead: boolean;
 };
 
 /**
