@@ -69,7 +69,6 @@ export const plantedBugs: readonly PlantedBug[] = [
       "noAckedEventLost",
       "InvariantError",
     ],
-    [260],
   ),
   bug(
     "states-of-a-merge-not-kept",
@@ -233,7 +232,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     "if (claim.attempt !== o.attempt || claim.delivery !== o.delivery) {",
     "if (claim.attempt !== o.attempt) {",
     ["staleTokenNeverCommits"],
-    [11],
+    [2],
   ),
   bug(
     "lease-not-written",
@@ -350,7 +349,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     "if (live !== undefined) (inRange(ctx.header, live.key) ? ctx.dirty : ctx.departing).set(live, changedFrom);",
     "",
     ["replicasAreEqual", "InvariantError", "noAckedEventLost", "chainAndMmrUnbroken"],
-    [11],
+    [2],
   ),
   bug(
     "key-ignored",
@@ -394,15 +393,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     "live === undefined ? now : now",
     ["dispatchImpliesCommitted"],
   ),
-  bug(
-    "query-lost",
-    "A query is forgotten with the worker that was asked",
-    "core/shard/workers.ts",
-    "  requeueQueries(ctx, id);\n",
-    "",
-    ["endsInTime"],
-    [10],
-  ),
+  bug("query-lost", "A query is forgotten with the worker that was asked", "core/shard/workers.ts", "  requeueQueries(ctx, id);\n", "", [
+    "endsInTime",
+  ]),
   bug(
     "query-overtakes",
     "A query is asked before the run was told what happened before it",
