@@ -114,7 +114,7 @@ export class Replicas {
       ...parts,
       storedStates: parts.storedStates,
       isOver: (shard) => this.isStopped || this.shards.has(shard) || parts.log.isRemoved(shard),
-      isTaken: (range) => this.hasKeysOf(range),
+      isTaken: (range) => this.hasKeysOf(range) || this.hasStatesToSaveOf(range),
       open: (shard) => void this.open(shard),
     });
     this.around = {
@@ -429,6 +429,12 @@ export class Replicas {
 
   private hasKeysOf(range: KeyRange): boolean {
     for (const each of this.shards.values()) if (overlaps(each.range, range)) return true;
+    return false;
+  }
+
+  /** A split has given the keys away, and their last states of before are still to be saved: over whatever is there. */
+  private hasStatesToSaveOf(range: KeyRange): boolean {
+    for (const each of this.shards.values()) if (each.isPartingWith(range)) return true;
     return false;
   }
 

@@ -392,6 +392,11 @@ export class ShardReplica {
     this.checkpointer?.flush((taken) => taken.appliedIndex >= through, done);
   }
 
+  /** A split that gives keys of the range away is applied, and not saved yet. */
+  isPartingWith(range: KeyRange): boolean {
+    return this.changes.some(({ child }) => child !== undefined && overlaps(child.range, range));
+  }
+
   /** A split that gives birth to the shard is applied, and not carried out yet. */
   givesBirthTo(shard: ShardId): boolean {
     return this.changes.some(({ change }) => change.kind === "split" && change.value.child === shard);

@@ -46,6 +46,14 @@ export const plantedBugs: readonly PlantedBug[] = [
     ["readsAreLinearizable"],
   ),
   bug(
+    "states-before-a-split-come-late",
+    "States of a shard are fetched while its parent has still to save what it had of them before the split",
+    "node/replica/replicas.ts",
+    " || this.hasStatesToSaveOf(range)",
+    "",
+    ["replicasAreEqual", "InvariantError"],
+  ),
+  bug(
     "half-a-state-saved",
     "A machine that could not read all that it needed is saved as far as it came",
     "node/replica/replica.ts",
