@@ -1,5 +1,5 @@
 /** What every command gets: where to write, what was said for all commands, and the interrupt. */
-import { HopError, namespaceProblem, parseRunId, type RunId } from "#core/base";
+import { addressText, HopError, namespaceProblem, parseAddress, type RunAddress, type RunId } from "#core/base";
 import { parseDuration } from "./duration.ts";
 import { type ExitCode, UsageError } from "./failure.ts";
 import type { Format, Output } from "./output.ts";
@@ -56,9 +56,18 @@ export function namespaceName(options: GlobalOptions, env: Context["env"]): stri
  * in the command's namespace. An instance whose name holds a `:` needs its namespace before it.
  */
 export function runId(text: string, options: GlobalOptions, env: Context["env"]): RunId {
+  return addressOf(text, options, env).run;
+}
+
+/** As `runId`, or one start of the name that was queued, `ticket@namespace:instance`, as a server takes either. */
+export function runAddress(text: string, options: GlobalOptions, env: Context["env"]): string {
+  return addressText(addressOf(text, options, env));
+}
+
+function addressOf(text: string, options: GlobalOptions, env: Context["env"]): RunAddress {
   const whole = text.includes(":") ? text : `${namespaceName(options, env)}:${text}`;
-  const parsed = parseRunId(whole);
-  if (typeof parsed === "string") return parsed;
+  const parsed = parseAddress(whole);
+  if ("run" in parsed) return parsed;
   throw new HopError(
     "BAD_REQUEST",
     `Cannot use run id ${JSON.stringify(text)}: it ${parsed.problem.replace(/^its/, "has a bad name:")}; want namespace:instance or an instance name`,

@@ -23,6 +23,7 @@ const contract: Record<Reason, number> = {
   IDEMPOTENCY_CONFLICT: 5,
   RUN_CLOSED: 5,
   HISTORY_EXPIRED: 5,
+  RUN_QUEUED: 5,
   RUN_BLOCKED: 5,
   FENCED: 5,
   NOT_A_MEMBER: 5,

@@ -17,6 +17,8 @@ import { visible, visibleLines } from "./terminal.ts";
 
 export interface Followed {
   readonly run: string;
+  /** Left out or 0: whichever is the newest. */
+  readonly generation?: number;
   /** Longest wait in milliseconds; 0 = as long as it takes. */
   readonly waitMs: number;
 }
@@ -27,7 +29,7 @@ const pauseMsMax = 2000;
 const answerMsMax = 500;
 
 /** Rejects with BUDGET_EXPIRED when the run still goes on after `waitMs`. */
-export async function follow(context: Context, remote: Remote, { run, waitMs }: Followed): Promise<EndedRun> {
+export async function follow(context: Context, remote: Remote, { run, generation = 0, waitMs }: Followed): Promise<EndedRun> {
   const progress = context.output.progress();
   const watching = new AbortController();
   const endsAt = waitMs === 0 ? Number.POSITIVE_INFINITY : performance.now() + waitMs;
@@ -36,7 +38,7 @@ export async function follow(context: Context, remote: Remote, { run, waitMs }: 
     for (let pauseMs = pauseMsMin; ; pauseMs = Math.min(pauseMs * 2, pauseMsMax)) {
       try {
         const leftMs = Number.isFinite(endsAt) ? Math.max(1, Math.ceil(endsAt - performance.now())) : 0;
-        const asked = remote.result({ run, waitMs: leftMs });
+        const asked = remote.result({ run, generation, waitMs: leftMs });
         const reply = await orInterrupted(context.interrupt, leftMs === 0 ? asked : answered(asked, leftMs, remote));
         if (reply.outcome !== undefined && hasEnded(reply.outcome.status))
           return { run, generation: reply.generation, outcome: reply.outcome };
@@ -81,7 +83,10 @@ async function watchEvents(context: Context, remote: Remote, run: string, progre
     const before = await remote.describe(run);
     if (done.aborted) return;
     if (before.summary?.status === RunStatus.blocked) warnBlocked(context, progress, run, before.summary.note);
-    progress.update(`${visible(run)} is running`);
+    const isQueued = before.summary?.status === RunStatus.queued;
+    progress.update(isQueued ? `${visible(run)} waits: ${before.summary?.note}` : `${visible(run)} is running`);
+    // Until it begins, what happens to the name is not of this start.
+    if (isQueued) return;
     const chunks = remote.history({ run, fromSeq: asSeq(before.size), follow: true })[Symbol.asyncIterator]();
     const stopped = new Promise<undefined>((resolve) => {
       done.addEventListener("abort", () => resolve(undefined), { once: true });

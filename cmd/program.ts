@@ -8,6 +8,7 @@ import { Command, Option } from "commander";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
 import { type ExitCode, UsageError } from "./failure.ts";
 import { formats } from "./output.ts";
+import { runOptions } from "./run-options.ts";
 import { statusWords } from "./status.ts";
 import { version } from "./version.ts";
 
@@ -225,16 +226,7 @@ function serverCommands(root: Command, grammar: Grammar): void {
 
 function runCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Run:");
-  const run = sub(root, "run <type>", "start a workflow; print its id, or with --follow its result")
-    .option("--input <json>", "input: JSON, @file, or - for standard input")
-    .option("--input-lines <file>", "start one run for each line of JSON in a file, or - for standard input")
-    .option("--instance <name>", "business name of the run: one is live at a time")
-    .option("--instance-field <name>", "with --input-lines: field of each input that holds the run's name")
-    .addOption(new Option("--contention <policy>", "when a run of this instance is live").choices(["attach", "reject"]))
-    .option("--idempotency-key <key>", "start once, however often this command is repeated")
-    .option("--deadline <duration>", "longest time that the run may take")
-    .option("--follow", "wait for the run to end; its result goes to standard output")
-    .option("--detach", "return when the run is started, as without --follow");
+  const run = runOptions(sub(root, "run <type>", "start a workflow; print its id, or with --follow its result"));
   grammar.handle(clientOptions(run), async () => (await import("./command/run.ts")).run);
 }
 

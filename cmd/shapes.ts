@@ -1,6 +1,6 @@
 /** JSON forms of what the server says, for `-o json` and `-o jsonl`: these names are a contract. */
 import { toHex } from "#core/base";
-import { type DescribeReply, type Failure, type Outcome, type PendingSummary, RunStatus, type RunSummary } from "#proto";
+import { type DescribeReply, type Failure, type Outcome, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
 import { kindName, timeText } from "./history.ts";
 import { statusWord } from "./status.ts";
 
@@ -10,7 +10,7 @@ export function runJson(run: RunSummary) {
     generation: run.generation,
     type: run.type,
     status: statusWord(run.status),
-    startedAt: timeText(run.startedMs),
+    startedAt: run.startedMs === 0 ? null : timeText(run.startedMs),
     closedAt: run.closedMs === 0 ? null : timeText(run.closedMs),
     bundle: toHex(run.bundle),
     note: run.note,
@@ -30,6 +30,10 @@ export function pendingJson(pending: PendingSummary) {
   };
 }
 
+function queuedJson({ ticket, type, queuedMs, expiresAtMs, signals }: QueuedStart) {
+  return { ticket, type, queuedAt: timeText(queuedMs), expiresAt: expiresAtMs === 0 ? null : timeText(expiresAtMs), signals };
+}
+
 export function describeJson(reply: DescribeReply, outcome: object | null) {
   return {
     ...(reply.summary === undefined ? {} : runJson(reply.summary)),
@@ -40,6 +44,7 @@ export function describeJson(reply: DescribeReply, outcome: object | null) {
     cancelRequested: reply.cancelRequested,
     deadlineAt: reply.deadlineAtMs === 0 ? null : timeText(reply.deadlineAtMs),
     pending: reply.pending.map(pendingJson),
+    queue: reply.queue.map(queuedJson),
     outcome,
   };
 }

@@ -4,6 +4,8 @@ import { UsageError } from "./failure.ts";
 import type { Paint, Style } from "./terminal.ts";
 
 const words: Readonly<Record<number, string>> = runStatusNames;
+/** Of what is no run yet: nothing is listed by it. */
+const queuedWord = "queued";
 
 const styles: Record<number, Style> = {
   [RunStatus.running]: "cyan",
@@ -17,7 +19,7 @@ const styles: Record<number, Style> = {
 
 export const statusWords: readonly string[] = Object.values(words);
 
-export const statusWord = (status: number): string => words[status] ?? `status ${status}`;
+export const statusWord = (status: number): string => (status === RunStatus.queued ? queuedWord : (words[status] ?? `status ${status}`));
 
 export const paintStatus = (paint: Paint, status: number, text: string): string => {
   const style = styles[status];
@@ -31,5 +33,6 @@ export function parseStatus(word: string | undefined): number {
   throw new UsageError(`Cannot list by status ${JSON.stringify(word)}: want one of ${statusWords.join(", ")}`);
 }
 
-export const hasEnded = (status: number): boolean =>
-  status !== RunStatus.running && status !== RunStatus.blocked && status !== RunStatus.unspecified;
+const open: ReadonlySet<number> = new Set([RunStatus.unspecified, RunStatus.running, RunStatus.blocked, RunStatus.queued]);
+
+export const hasEnded = (status: number): boolean => !open.has(status);

@@ -69,6 +69,39 @@ describe("starts and results", () => {
     expect((await errorOf(client.start("hold", 2, { idempotencyKey: "k" }))).reason).toBe("IDEMPOTENCY_CONFLICT");
   });
 
+  test("a queued start is its own run, whatever becomes of the others of its name", async () => {
+    await using test = await TestNode.start();
+    await test.deploy();
+    await test.worker();
+    const client = test.client();
+    const queued = { instance: "q", contention: "queue" } as const;
+    const live = await client.start("hold", 1, queued);
+    const [next, later] = [await client.start("hold", 2, queued), await client.start("hold", 3, { ...queued, budgetMs: 20 })];
+    const executed = client.execute("hold", 4, queued);
+    expect([live, next, later].map(({ id, generation, queuePlace }) => [id, generation, queuePlace])).toEqual([
+      ["default:q", 1, 0],
+      ["1@default:q", 0, 1],
+      ["2@default:q", 0, 2],
+    ]);
+    expect(await next.outcome({ waitMs: 1 })).toMatchObject({ status: "queued" });
+    expect((await errorOf(next.result({ waitMs: 1 }))).reason).toBe("BUDGET_EXPIRED");
+    expect((await errorOf(next.query("input"))).reason).toBe("RUN_QUEUED");
+    await next.signal("go", "for the next");
+    const { summary } = await next.describe();
+    expect(summary).toMatchObject({ run: next.id, status: RunStatus.queued, note: "place 1 of the queue" });
+    expect((await errorOf(later.result())).reason).toBe("BUDGET_EXPIRED");
+    await live.terminate();
+    expect(await next.result()).toBe("for the next");
+    await client.handle("default:q").signal("go", "for the last");
+    expect(await executed).toBe("for the last");
+    expect([await next.result(), await errorOf(live.result())]).toMatchObject(["for the next", { status: "terminated" }]);
+    expect((await next.describe()).summary).toMatchObject({ run: next.id, generation: 2, status: RunStatus.completed });
+    expect((await errorOf(client.start("hold", 5, { instance: "q", contention: "supersede" }))).reason).toBe("BAD_REQUEST");
+    const over = await client.start("hold", 5, { instance: "q" });
+    const new5 = await client.start("hold", 6, { instance: "q", contention: "supersede", overrideReason: "wedged" });
+    expect([over.generation, new5.generation, (await errorOf(over.result())).message]).toEqual([4, 5, expect.stringContaining("wedged")]);
+  });
+
   test("a wait that is over before the run tells how it stands and leaves nothing behind", async () => {
     await using test = await TestNode.start();
     await test.deploy();

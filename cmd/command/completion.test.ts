@@ -40,7 +40,7 @@ describe("bash completes", () => {
     ["subcommands", ["hop", "workflow", "sh"], ["show"]],
     ["subcommands behind an option with a value", ["hop", "-n", "dev", "workflow", "sh"], ["show"]],
     ["options", ["hop", "run", "--idem"], ["--idempotency-key"]],
-    ["an option's choices", ["hop", "run", "x", "--contention", ""], ["attach", "reject"]],
+    ["an option's choices", ["hop", "run", "x", "--contention", ""], ["attach", "reject", "queue", "supersede"]],
     ["run ids", ["hop", "workflow", "show", "def"], ["default:wf_1", "default:order 7"]],
     ["run ids behind a colon, which ends a word", ["hop", "workflow", "show", "default", ":", "w"], ["wf_1"]],
     ["run ids right at the colon", ["hop", "workflow", "result", "default", ":"], ["wf_1", "order 7"]],

@@ -208,7 +208,8 @@ class Emitter {
 
 function landedJson({ line, reply, outcome, error }: Landed): object {
   if (reply === undefined) return { line, error };
-  return { line, run: reply.run, generation: reply.generation, attached: reply.attached, ...outcome };
+  const { run, generation, attached, place } = reply;
+  return { line, run, generation, attached, ...(place > 0 ? { place } : {}), ...outcome };
 }
 
 function instanceIn(text: string, field: string): string {

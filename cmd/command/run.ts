@@ -22,7 +22,9 @@ export interface RunOptions extends GlobalOptions {
   readonly inputLines?: string;
   readonly instance?: string;
   readonly instanceField?: string;
-  readonly contention?: "attach" | "reject";
+  readonly contention?: "attach" | "reject" | "queue" | "supersede";
+  readonly overrideReason?: string;
+  readonly budget?: string;
   readonly idempotencyKey?: string;
   readonly deadline?: string;
   readonly follow?: boolean;
@@ -35,6 +37,8 @@ export async function run(context: Context, options: RunOptions, type: string): 
     namespace: namespaceName(options, context.env),
     type,
     contention: options.contention,
+    overrideReason: options.overrideReason,
+    requestBudgetMs: options.budget === undefined ? 0 : parseDuration(options.budget, "--budget"),
     deadlineMs: options.deadline === undefined ? 0 : parseDuration(options.deadline, "--deadline"),
   };
   if (options.inputLines !== undefined) return runLines(context, options, base);
@@ -46,6 +50,12 @@ function checkOptions(options: RunOptions): void {
   const both = (one: string, other: string) => new UsageError(`Cannot run with both ${one} and ${other}: want one of them`);
   if (options.follow === true && options.detach === true) throw both("--follow", "--detach");
   if (options.input !== undefined && options.inputLines !== undefined) throw both("--input", "--input-lines");
+  if (options.contention === "supersede" && (options.overrideReason ?? "").trim() === "") {
+    throw new UsageError("Cannot supersede a live run without --override-reason: want why it is ended, which its history will say");
+  }
+  if (options.contention !== "supersede" && options.overrideReason !== undefined) {
+    throw new UsageError("Cannot use --override-reason without --contention supersede: nothing else ends a live run");
+  }
   // A shell variable that is not set must not start a run under a name that nobody knows.
   for (const name of ["instance", "idempotencyKey"] as const) {
     if (options[name] === "")
@@ -81,7 +91,8 @@ async function runOne(context: Context, options: RunOptions, base: StartRequestI
         return exit.ok;
       }
       saySo(context.output, reply);
-      const ended = await follow(context, remote, { run: reply.run, waitMs: timeoutMs(options) });
+      const { run: id, generation } = reply;
+      const ended = await follow(context, remote, { run: id, generation, waitMs: timeoutMs(options) });
       return showOutcome(context.output, remote, ended);
     },
     { isPatient: options.follow === true },
@@ -89,14 +100,16 @@ async function runOne(context: Context, options: RunOptions, base: StartRequestI
 }
 
 function saySo(output: Output, reply: StartReply): void {
-  const how = reply.attached ? "attached to the live run" : "started";
+  const how = reply.place > 0 ? queuedText(reply.place) : reply.attached ? "attached to the live run" : "started";
   output.say(`${output.paintErr("cyan", "▸")} ${visible(reply.run)}  ${output.paintErr("dim", `(${how})`)}`);
 }
 
+const queuedText = (place: number) => (place === 1 ? "queued: it is next" : `queued: ${place - 1} before it`);
+
 function showStarted(output: Output, reply: StartReply, type: string): void {
-  const { run: id, generation, attached } = reply;
+  const { run: id, generation, attached, place } = reply;
   if (output.format === "ids") output.line(id);
-  else if (!output.isForPeople) output.json({ run: id, generation, type, attached });
+  else if (!output.isForPeople) output.json({ run: id, generation, type, attached, ...(place > 0 ? { place } : {}) });
   else {
     saySo(output, reply);
     if (!output.out.isTty) output.line(id);

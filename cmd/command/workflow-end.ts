@@ -3,9 +3,9 @@
  *
  * Each run is acted on by itself: what fails is said with its run, and the others go on.
  */
-import { fromHex, type RunId, toHex } from "#core/base";
+import { fromHex, toHex } from "#core/base";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, orInterrupted, runId } from "../context.ts";
+import { type Context, type GlobalOptions, orInterrupted, runAddress } from "../context.ts";
 import { type ExitCode, exit, exitCodeOf, UsageError } from "../failure.ts";
 import { shortHash } from "../history.ts";
 import { readStdin } from "../input.ts";
@@ -26,7 +26,7 @@ interface Done {
   readonly said: string;
   readonly json: object;
 }
-type Act = (remote: Remote, run: RunId) => Promise<Done>;
+type Act = (remote: Remote, run: string) => Promise<Done>;
 
 export function workflowCancel(context: Context, options: ReasonOptions, runs: string[]): Promise<ExitCode> {
   return onEach(context, options, runs, async (remote, run) => {
@@ -58,7 +58,7 @@ export async function workflowRetry(context: Context, options: RetryOptions, run
 }
 
 async function onEach(context: Context, options: GlobalOptions, names: readonly string[], act: Act): Promise<ExitCode> {
-  const ids = (await named(names)).map((name) => runId(name, options, context.env));
+  const ids = (await named(names)).map((name) => runAddress(name, options, context.env));
   if (ids.length === 0) throw new UsageError("Cannot act on runs: none were named on standard input");
   return withRemote(context, options, async (remote) => {
     const codes = new Set<ExitCode>();
@@ -69,7 +69,7 @@ async function onEach(context: Context, options: GlobalOptions, names: readonly 
   });
 }
 
-async function onOne(context: Context, remote: Remote, id: RunId, act: Act): Promise<ExitCode> {
+async function onOne(context: Context, remote: Remote, id: string, act: Act): Promise<ExitCode> {
   const { output } = context;
   try {
     const done = await orInterrupted(context.interrupt, act(remote, id));

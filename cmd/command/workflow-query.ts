@@ -1,6 +1,6 @@
 /** `hop workflow query`: the answer goes to standard output as JSON. */
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, runId, timeoutMs } from "../context.ts";
+import { type Context, type GlobalOptions, runAddress, timeoutMs } from "../context.ts";
 import { type ExitCode, exit, reasonOf } from "../failure.ts";
 import { readInput } from "../input.ts";
 import { payloadBytes, showPayload } from "../remote.ts";
@@ -27,7 +27,7 @@ async function askPatiently<T>(ask: () => Promise<T>, waitMs: number): Promise<T
 }
 
 export async function workflowQuery(context: Context, options: QueryOptions, run: string, name: string): Promise<ExitCode> {
-  const id = runId(run, options, context.env);
+  const id = runAddress(run, options, context.env);
   const data = await readInput(options.input);
   const limitMs = timeoutMs(options);
   const waitMs = limitMs === 0 ? workerMsMax : Math.min(workerMsMax, limitMs / 2);

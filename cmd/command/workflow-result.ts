@@ -1,13 +1,12 @@
 /** `hop workflow result`: waits for a run to end. */
-import type { RunId } from "#core/base";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, runId, timeoutMs } from "../context.ts";
+import { type Context, type GlobalOptions, runAddress, timeoutMs } from "../context.ts";
 import type { ExitCode } from "../failure.ts";
 import { follow } from "../follow.ts";
 import { showOutcome } from "../remote.ts";
 
 export async function workflowResult(context: Context, options: GlobalOptions, run: string): Promise<ExitCode> {
-  const id: RunId = runId(run, options, context.env);
+  const id: string = runAddress(run, options, context.env);
   const waitMs = timeoutMs(options);
   return withRemote(
     context,

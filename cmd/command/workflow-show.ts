@@ -1,9 +1,9 @@
 /** `hop workflow show`: a run, how it stands, and what it waits for. */
 
 import { HopError, toHex } from "#core/base";
-import { type DescribeReply, type PendingSummary, RunStatus, type RunSummary } from "#proto";
+import { type DescribeReply, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, runId } from "../context.ts";
+import { type Context, type GlobalOptions, runAddress } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { type ExitCode, exit, reasonOf } from "../failure.ts";
 import { kindName, shortHash, timeText } from "../history.ts";
@@ -15,7 +15,7 @@ import type { Column } from "../table.ts";
 import { safeText, visible, visibleLines } from "../terminal.ts";
 
 export async function workflowShow(context: Context, options: GlobalOptions, run: string): Promise<ExitCode> {
-  const id = runId(run, options, context.env);
+  const id = runAddress(run, options, context.env);
   return withRemote(context, options, async (remote) => {
     const reply = await remote.describe(id);
     if (reply.summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot show ${id}: there is no such run`);
@@ -60,23 +60,35 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, known: Know
     if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
   };
   field("run", visible(run.run));
-  field("generation", String(run.generation));
+  if (run.generation > 0) field("generation", String(run.generation));
   field("type", visible(run.type));
   field("status", paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""));
   field("note", visibleLines(run.note));
-  field("started", timeText(run.startedMs));
+  if (run.startedMs > 0) field("started", timeText(run.startedMs));
   if (run.closedMs > 0) field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
   if (reply.deadlineAtMs > 0) field("deadline", timeText(reply.deadlineAtMs));
-  field("bundle", shortHash(run.bundle));
+  if (run.bundle.length > 0) field("bundle", shortHash(run.bundle));
   const gone = reply.expiredEnd === 0 ? "" : `; retention took the first ${reply.expiredEnd} away, see \`hop audit\``;
   field("history", `${reply.size} events, root ${toHex(reply.root)}${gone}`);
   if (result !== undefined) field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
   else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) field("outcome", outcomeText(reply.outcome));
   if (lacksWorker) field("waits for", "a worker: none that runs workflows is connected");
-  if (reply.pending.length === 0) return;
+  if (reply.pending.length > 0) {
+    output.line("");
+    output.table(pendingColumns, reply.pending);
+  }
+  if (reply.queue.length === 0) return;
   output.line("");
-  output.table(pendingColumns, reply.pending);
+  output.table(queueColumns(run.run), reply.queue);
 }
+
+const queueColumns = (run: string): readonly Column<QueuedStart>[] => [
+  { title: "QUEUED", value: ({ ticket }) => `${ticket}@${run.replace(/^\d+@/, "")}` },
+  { title: "TYPE", value: ({ type }) => type, shrink: true },
+  { title: "SINCE", value: ({ queuedMs }) => timeText(queuedMs) },
+  { title: "UNTIL", value: ({ expiresAtMs }) => (expiresAtMs === 0 ? "" : timeText(expiresAtMs)) },
+  { title: "SIGNALS", value: ({ signals }) => (signals === 0 ? "" : String(signals)), align: "right" },
+];
 
 const pendingColumns: readonly Column<PendingSummary>[] = [
   { title: "OP", value: (op) => String(op.op), align: "right" },

@@ -1,6 +1,6 @@
 /** `hop workflow signal`. */
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, runId } from "../context.ts";
+import { type Context, type GlobalOptions, runAddress } from "../context.ts";
 import { type ExitCode, exit } from "../failure.ts";
 import { readInput } from "../input.ts";
 import { visible } from "../terminal.ts";
@@ -11,7 +11,7 @@ export interface SignalOptions extends GlobalOptions {
 }
 
 export async function workflowSignal(context: Context, options: SignalOptions, run: string, name: string): Promise<ExitCode> {
-  const id = runId(run, options, context.env);
+  const id = runAddress(run, options, context.env);
   const data = (await readInput(options.input)) ?? new TextEncoder().encode("null");
   return withRemote(context, options, async (remote) => {
     const { seq } = await remote.signal({ run: id, name, payload: { data }, id: options.id });

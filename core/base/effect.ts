@@ -71,8 +71,18 @@ export interface TaskEffect {
   readonly after: Barrier;
 }
 
+/** What a start has come to. `generation` is 0 where it waits, or left the queue without a run. */
+export interface Started {
+  readonly run: RunId;
+  readonly generation: number;
+  readonly attached: boolean;
+  /** Left out: it was not queued. */
+  readonly ticket?: number;
+}
+
 export type Reply =
-  | { readonly kind: "started"; readonly run: RunId; readonly generation: number; readonly attached: boolean; readonly outcome?: Outcome }
+  /** `place` in the queue, from 1; left out: it does not wait. */
+  | (Started & { readonly kind: "started"; readonly place?: number; readonly outcome?: Outcome })
   | { readonly kind: "signalled"; readonly seq: Seq }
   | { readonly kind: "outcome"; readonly outcome: Outcome; readonly generation: number }
   | { readonly kind: "queried"; readonly result: Payload | undefined }
@@ -83,7 +93,7 @@ export type Reply =
       readonly kind: "rejected";
       readonly rejection: Rejection;
       /** The start was taken and only its outcome is missing: ask for that, do not start again. */
-      readonly started?: { readonly run: RunId; readonly generation: number; readonly attached: boolean };
+      readonly started?: Started;
     };
 
 export type Effect =

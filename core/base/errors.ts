@@ -21,6 +21,7 @@ export const reasons = {
   SHARD_BUSY: "Another change of the shard is under way",
   ALREADY_MEMBER: "The node belongs to a cluster",
   RUN_CLOSED: "The run has ended",
+  RUN_QUEUED: "The start waits in the queue of its name and has no run yet",
   HISTORY_EXPIRED: "Retention took the run's history away",
   RUN_BLOCKED: "The run is stopped at a fault of its code and waits for a retry",
   PAYLOAD_TOO_LARGE: "A payload is above the limit",

@@ -86,3 +86,20 @@ export function parseRunId(text: string): RunId | { readonly problem: string } {
   const name = nameProblem(text.slice(colon + 1));
   return name === undefined ? (text as RunId) : { problem: `its instance name ${name}` };
 }
+
+/** A name's run, or one start that waited in its queue: `default:order-1`, `12@default:order-1`. */
+export interface RunAddress {
+  readonly run: RunId;
+  /** 0 = whichever run of the name is the newest. */
+  readonly ticket: number;
+}
+
+/** No namespace holds an `@`, so an address is never a name. */
+export const addressText = ({ run, ticket }: RunAddress): string => (ticket === 0 ? run : `${ticket}@${run}`);
+
+/** `namespace:instance` or `ticket@namespace:instance`, or what is wrong with it. */
+export function parseAddress(text: string): RunAddress | { readonly problem: string } {
+  const [, ticket = "0", rest = text] = /^([1-9][0-9]{0,14})@(.*)$/s.exec(text) ?? [];
+  const run = parseRunId(rest);
+  return typeof run === "string" ? { run, ticket: Number(ticket) } : run;
+}

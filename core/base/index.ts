@@ -1,7 +1,7 @@
 /** Vocabulary of Core: names, numbers, clocks, bounds, refusals, effects. */
 export { assert, InvariantError, present, unreachable } from "./assert.ts";
 export { bytesEqual, fromHex, noBytes, putU64, toHex } from "./bytes.ts";
-export type { ActivateEffect, Barrier, Effect, ReplayEffect, Reply, TaskEffect, Token } from "./effect.ts";
+export type { ActivateEffect, Barrier, Effect, ReplayEffect, Reply, Started, TaskEffect, Token } from "./effect.ts";
 export { now } from "./effect.ts";
 export type { Reason, Rejection } from "./errors.ts";
 export { errorText, HopError, ifAvailable, isUnavailable, reasons } from "./errors.ts";
@@ -11,6 +11,7 @@ export type { Hlc } from "./hlc.ts";
 export { compareHlc, HlcClock, logicalMax, packHlc, unpackHlc } from "./hlc.ts";
 export type { Epoch, Index, NodeId, Partition, RequestId, RunId, Seq, SessionId, ShardId, Term } from "./ids.ts";
 export {
+  addressText,
   asIndex,
   asNodeId,
   asRequestId,
@@ -23,8 +24,10 @@ export {
   nameProblem,
   namespaceOf,
   namespaceProblem,
+  parseAddress,
   parseRunId,
   placementShard,
+  type RunAddress,
   runOf,
   runPartition,
   utf8Bytes,

@@ -35,6 +35,14 @@ export const limits = {
   signalIdsKept: 64,
   /** Idempotency keys that a run's name remembers: those of its last generations. */
   usedKeysKept: 64,
+  /** Starts that wait for one name, and bytes of their inputs and signals. */
+  queuedStartsMax: 1000,
+  queuedBytesMax: 4 * MiB,
+  /** Signals that wait with one start in a queue. */
+  heldSignalsMax: 256,
+  /** Earlier starts of a name with a queue whose ends it remembers, and bytes of their results. */
+  endingsKept: 64,
+  endingBytesKept: 1 * MiB,
   /** Offers of one attempt that may be lost with their workers; then the attempt counts as failed. */
   deliveriesMax: 3,
   /** Tasks that wait for a worker, over the whole shard, before starts are refused. */

@@ -1,9 +1,11 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
 import { applyRetried, applyScheduled } from "./activity.ts";
-import { applyClosed } from "./close.ts";
+import { applyClosed, applyResumed } from "./close.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
+import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
+import { applyToQueue } from "./queue.ts";
 import { applyResultAwaited, applyResultReceived, applySignalSent, applyWaitCancelled, cancelWaits } from "./remote.ts";
 import { applySignalAwaited, applySignalReceived } from "./signal.ts";
 import { applyStarted } from "./start.ts";
@@ -15,11 +17,18 @@ export interface EventPlace {
   readonly timeMs: number;
 }
 
-/** `inputHash` matters for RunStarted only. */
+/** `inputHash` matters for starts only, queued or not. */
 export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
   switch (event.kind) {
     case Kind.runStarted:
       applyStarted(run, event.body, at, inputHash);
+      break;
+    case Kind.startQueued:
+    case Kind.startExpired:
+    case Kind.startCancelled:
+    case Kind.supersedeRequested:
+    case Kind.signalQueued:
+      applyToQueue(run, event, at, inputHash);
       break;
     case Kind.activityScheduled:
       applyScheduled(run, event.body, at);
@@ -67,14 +76,10 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       run.note = event.body.message;
       break;
     case Kind.runResumed:
-      run.status = RunStatus.running;
-      run.bundle = event.body.bundle.slice();
-      run.note = "";
-      // It is told everything again.
-      run.deliveredSeq = run.firstSeq;
+      applyResumed(run, event.body);
       break;
     case Kind.historyExpired:
-      run.expiredEnd = at.seq;
+      applyHistoryExpired(run, at.seq);
       break;
     default:
       cancelWaits(run);
@@ -82,5 +87,4 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       tellAwaiters(run);
   }
   if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
-  if (event.kind === Kind.runStarted) run.deliveredSeq = at.seq;
 }

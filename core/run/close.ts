@@ -1,6 +1,6 @@
 /** Ends of a run, asked for from outside or by its own code: each generation has exactly one. */
 import type { Rejection } from "#core/base";
-import { EventKind, type Outcome, type RunStatus, RunStatus as Status } from "#proto";
+import { EventKind, type Outcome, type RunResumed, type RunStatus, RunStatus as Status } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { isClosed, kept, type Run } from "./state.ts";
@@ -28,6 +28,14 @@ export function decideResume(run: Run, bundle: Uint8Array): RunEvent | Rejection
   if (refusal !== undefined) return refusal;
   if (run.status !== Status.blocked) return { reject: "BAD_REQUEST", message: `Cannot retry ${run.run}: it is not blocked` };
   return { kind: EventKind.runResumed, body: { bundle: bundle.length > 0 ? bundle : run.bundle } };
+}
+
+export function applyResumed(run: Run, { bundle }: RunResumed): void {
+  run.status = Status.running;
+  run.bundle = bundle.slice();
+  run.note = "";
+  // It is told everything again.
+  run.deliveredSeq = run.firstSeq;
 }
 
 const endStatus: Readonly<Record<number, RunStatus>> = {

@@ -25,11 +25,16 @@ import {
   decodeRunTerminated,
   decodeRunTimedOut,
   decodeSignalAwaited,
+  decodeSignalQueued,
   decodeSignalReceived,
   decodeSignalSendCancelled,
   decodeSignalSent,
   decodeSignalSettled,
   decodeSignalWaitCancelled,
+  decodeStartCancelled,
+  decodeStartExpired,
+  decodeStartQueued,
+  decodeSupersedeRequested,
   decodeTimerCancelled,
   decodeTimerFired,
   decodeTimerStarted,
@@ -53,11 +58,16 @@ import {
   encodeRunTerminated,
   encodeRunTimedOut,
   encodeSignalAwaited,
+  encodeSignalQueued,
   encodeSignalReceived,
   encodeSignalSendCancelled,
   encodeSignalSent,
   encodeSignalSettled,
   encodeSignalWaitCancelled,
+  encodeStartCancelled,
+  encodeStartExpired,
+  encodeStartQueued,
+  encodeSupersedeRequested,
   encodeTimerCancelled,
   encodeTimerFired,
   encodeTimerStarted,
@@ -75,11 +85,16 @@ import {
   type RunTerminated,
   type RunTimedOut,
   type SignalAwaited,
+  type SignalQueued,
   type SignalReceived,
   type SignalSendCancelled,
   type SignalSent,
   type SignalSettled,
   type SignalWaitCancelled,
+  type StartCancelled,
+  type StartExpired,
+  type StartQueued,
+  type SupersedeRequested,
   type TimerCancelled,
   type TimerFired,
   type TimerStarted,
@@ -97,6 +112,10 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.runResumed; readonly body: RunResumed }
   | { readonly kind: typeof EventKind.cancelRequested; readonly body: CancelRequested }
   | { readonly kind: typeof EventKind.historyExpired; readonly body: HistoryExpired }
+  | { readonly kind: typeof EventKind.startQueued; readonly body: StartQueued }
+  | { readonly kind: typeof EventKind.startExpired; readonly body: StartExpired }
+  | { readonly kind: typeof EventKind.startCancelled; readonly body: StartCancelled }
+  | { readonly kind: typeof EventKind.supersedeRequested; readonly body: SupersedeRequested }
   | { readonly kind: typeof EventKind.activityScheduled; readonly body: ActivityScheduled }
   | { readonly kind: typeof EventKind.activityCompleted; readonly body: ActivityCompleted }
   | { readonly kind: typeof EventKind.activityFailed; readonly body: ActivityFailed }
@@ -108,6 +127,7 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.signalReceived; readonly body: SignalReceived }
   | { readonly kind: typeof EventKind.signalAwaited; readonly body: SignalAwaited }
   | { readonly kind: typeof EventKind.signalWaitCancelled; readonly body: SignalWaitCancelled }
+  | { readonly kind: typeof EventKind.signalQueued; readonly body: SignalQueued }
   | { readonly kind: typeof EventKind.signalSent; readonly body: SignalSent }
   | { readonly kind: typeof EventKind.signalSettled; readonly body: SignalSettled }
   | { readonly kind: typeof EventKind.signalSendCancelled; readonly body: SignalSendCancelled }
@@ -138,6 +158,14 @@ export function encodeBody(w: Writer, e: RunEvent): void {
       return encodeCancelRequested(w, e.body);
     case EventKind.historyExpired:
       return encodeHistoryExpired(w, e.body);
+    case EventKind.startQueued:
+      return encodeStartQueued(w, e.body);
+    case EventKind.startExpired:
+      return encodeStartExpired(w, e.body);
+    case EventKind.startCancelled:
+      return encodeStartCancelled(w, e.body);
+    case EventKind.supersedeRequested:
+      return encodeSupersedeRequested(w, e.body);
     case EventKind.activityScheduled:
       return encodeActivityScheduled(w, e.body);
     case EventKind.activityCompleted:
@@ -160,6 +188,8 @@ export function encodeBody(w: Writer, e: RunEvent): void {
       return encodeSignalAwaited(w, e.body);
     case EventKind.signalWaitCancelled:
       return encodeSignalWaitCancelled(w, e.body);
+    case EventKind.signalQueued:
+      return encodeSignalQueued(w, e.body);
     case EventKind.signalSent:
       return encodeSignalSent(w, e.body);
     case EventKind.signalSettled:
@@ -186,6 +216,10 @@ const decoders = {
   [EventKind.runResumed]: decodeRunResumed,
   [EventKind.cancelRequested]: decodeCancelRequested,
   [EventKind.historyExpired]: decodeHistoryExpired,
+  [EventKind.startQueued]: decodeStartQueued,
+  [EventKind.startExpired]: decodeStartExpired,
+  [EventKind.startCancelled]: decodeStartCancelled,
+  [EventKind.supersedeRequested]: decodeSupersedeRequested,
   [EventKind.activityScheduled]: decodeActivityScheduled,
   [EventKind.activityCompleted]: decodeActivityCompleted,
   [EventKind.activityFailed]: decodeActivityFailed,
@@ -197,6 +231,7 @@ const decoders = {
   [EventKind.signalReceived]: decodeSignalReceived,
   [EventKind.signalAwaited]: decodeSignalAwaited,
   [EventKind.signalWaitCancelled]: decodeSignalWaitCancelled,
+  [EventKind.signalQueued]: decodeSignalQueued,
   [EventKind.signalSent]: decodeSignalSent,
   [EventKind.signalSettled]: decodeSignalSettled,
   [EventKind.signalSendCancelled]: decodeSignalSendCancelled,

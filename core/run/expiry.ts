@@ -28,6 +28,12 @@ export function decideExpiry(run: Run, expiry: Expiry, at: { readonly nowMs: num
   return { kind: EventKind.historyExpired, body: { peaks: at.peaks, run: named, policy, policyVersion, policyIdentity, retentionMs } };
 }
 
+export function applyHistoryExpired(run: Run, seq: number): void {
+  run.expiredEnd = seq;
+  // What they name is gone with the history.
+  run.endings = [];
+}
+
 /** Why nothing can be rebuilt from it. */
 export const expiredText = ({ expiredEnd }: Run): string =>
   `its history of ${expiredEnd} events was taken away by retention, as event ${expiredEnd} says`;

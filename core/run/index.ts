@@ -11,9 +11,19 @@ export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
 export { applySettled, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
+export {
+  decideExpired,
+  decideHeldSignal,
+  decideStartCancelled,
+  findStart,
+  isOverdue,
+  refuseUnknown,
+  startText,
+  type Target,
+} from "./queue.ts";
 export { decideAwaitResult, decideSendSignal, decideSettled, decideWaitCancelled, decideWaitRefused } from "./remote.ts";
 export type { Sender } from "./sender.ts";
-export { decideSignal } from "./signal.ts";
-export { decideStart, type StartRequest } from "./start.ts";
+export { decideSignal, type SignalRequest } from "./signal.ts";
+export { type Contention, contentions, decideNext, decideStart, type StartRequest } from "./start.ts";
 export { attentionMs, emptyRun, isClosed, isLive, isSettled, kept, mayBeOffered, type Operation, type Run } from "./state.ts";
 export { decideTimer } from "./timer.ts";

@@ -56,7 +56,7 @@ class Bench {
     const generation = this.run.generation + 1;
     this.add({
       kind: Kind.runStarted,
-      body: { generation, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7 },
+      body: { generation, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7, ticket: 0 },
     });
   }
 

@@ -4,10 +4,12 @@ import { limits, noBytes, type RunId } from "#core/base";
 import {
   applyEvent,
   attentionMs,
+  type Contention,
   claimed,
   decideCancel,
   decideCompleted,
   decideFailed,
+  decideNext,
   decideResume,
   decideSchedule,
   decideSignal,
@@ -67,7 +69,11 @@ const options = (part: Partial<ActivityOptions> = {}): ActivityOptions => ({
 });
 const started = (part: Partial<Extract<RunEvent, { kind: typeof Kind.runStarted }>["body"]> = {}): RunEvent => ({
   kind: Kind.runStarted,
-  body: { generation: 1, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7, ...part },
+  body: { generation: 1, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7, ticket: 0, ...part },
+});
+const queued = (part: Partial<Extract<RunEvent, { kind: typeof Kind.startQueued }>["body"]> = {}): RunEvent => ({
+  kind: Kind.startQueued,
+  body: { type: "order", bundle, input: text("1"), deadlineMs: 0, idempotencyKey: "", budgetMs: 0, ...part },
 });
 const schedule = (op: number, opts?: ActivityOptions) => decideSchedule({ op, name: "charge", input: text("1"), options: opts });
 const received = (name: string, id = "") => ({ name, payload: undefined, id, from: "", number: 0 });
@@ -89,13 +95,26 @@ const opOf = (run: Run, op: number): Operation => run.pending.get(op) as Operati
 const reasonOf = (decision: unknown): unknown =>
   typeof decision === "object" && decision !== null && "reject" in decision ? decision.reject : decision;
 
-const request = { type: "order", bundle, input: undefined, contention: "attach" as "attach" | "reject", idempotencyKey: "", deadlineMs: 0 };
+const request = {
+  type: "order",
+  bundle,
+  input: undefined,
+  contention: "attach" as Contention,
+  idempotencyKey: "",
+  deadlineMs: 0,
+  overrideReason: "",
+};
 
 test("a start makes the next generation, attaches or is refused", () => {
   const live = () => runOf(started());
   const ended = () => runOf(started({ idempotencyKey: "k" }), { kind: Kind.runCompleted, body: { result: undefined } });
   const keyed = { ...request, idempotencyKey: "k" };
   const cases: [string, Run, typeof request, unknown][] = [
+    ["live, queue", live(), { ...request, contention: "queue" }, "queued"],
+    ["live, supersede", live(), { ...request, contention: "supersede", overrideReason: "stuck" }, "queued"],
+    ["live, supersede without a reason", live(), { ...request, contention: "supersede" }, "BAD_REQUEST"],
+    ["new, supersede without a reason", runOf(), { ...request, contention: "supersede" }, "BAD_REQUEST"],
+    ["ended, queue", ended(), { ...request, contention: "queue" }, 2],
     ["new", runOf(), request, 1],
     ["live, attach", live(), request, "attach"],
     ["live, reject", live(), { ...request, contention: "reject" }, "INSTANCE_LIVE"],
@@ -116,8 +135,10 @@ test("a start makes the next generation, attaches or is refused", () => {
     const got =
       typeof decision === "object" && "kind" in decision && decision.kind === Kind.runStarted
         ? decision.body.generation
-        : typeof decision === "object" && "attach" in decision
-          ? "attach"
+        : typeof decision === "object" && !("reject" in decision)
+          ? "attach" in decision
+            ? "attach"
+            : "queued"
           : reasonOf(decision);
     expect([name, got]).toEqual([name, want]);
   }
@@ -131,15 +152,15 @@ test("keys of earlier generations still stand for what they started, the oldest 
     fold(run, run.generation * 2, [started({ generation, idempotencyKey: `k${generation}` }), done]);
   }
   const again = (key: string) => decideStart(run, { ...request, idempotencyKey: key }, hash);
-  expect(again("k2")).toEqual({ attach: 2 });
-  expect(again(`k${limits.usedKeysKept + 1}`)).toEqual({ attach: limits.usedKeysKept + 1 });
+  expect(again("k2")).toEqual({ attach: 2, ticket: 0 });
+  expect(again(`k${limits.usedKeysKept + 1}`)).toEqual({ attach: limits.usedKeysKept + 1, ticket: 0 });
   expect(again("k1")).toMatchObject({ kind: Kind.runStarted });
 });
 
 test("a made-up name belongs to one start for ever", () => {
   const run = emptyRun(`default:${instancePrefix}1` as RunId);
   fold(run, 0, [started(), { kind: Kind.runCompleted, body: { result: undefined } }]);
-  expect(decideStart(run, request, hash)).toEqual({ attach: 1 });
+  expect(decideStart(run, request, hash)).toEqual({ attach: 1, ticket: 0 });
 });
 
 test("a name that a person gave is not taken for a made-up one, whatever it holds", () => {
@@ -368,6 +389,7 @@ test("attention: at once while something is untold or an activity may run, else 
   expect(attentionMs(told(started()))).toBe(Number.POSITIVE_INFINITY);
   expect(attentionMs(told(started(), schedule(1)))).toBe(0);
   expect(attentionMs(told(started({ deadlineMs: 500 }), awaited(1, "go")))).toBe(timeMs + 500);
+  expect(attentionMs(told(started({ deadlineMs: 500 }), awaited(1, "go"), queued(), queued({ budgetMs: 90 })))).toBe(timeMs + 3 + 90);
   expect(attentionMs(told(started({ deadlineMs: 500 }), decideTimer(1, 100, timeMs)))).toBe(timeMs + 100);
   const retried: RunEvent = {
     kind: Kind.activityRetried,
@@ -386,7 +408,7 @@ test("a small payload does not hold the message that it came in", () => {
 });
 
 // Any sequence of events that a run can have, from a source of draws.
-const draws = fc.array(fc.nat(11), { maxLength: 40 });
+const draws = fc.array(fc.nat(16), { maxLength: 40 });
 
 function lifeOf(steps: readonly number[]): { run: Run; events: RunEvent[] } {
   const run = emptyRun("default:r" as RunId);
@@ -398,7 +420,10 @@ function lifeOf(steps: readonly number[]): { run: Run; events: RunEvent[] } {
   for (const [i, step] of steps.entries()) {
     const [o] = [...run.pending.values()].slice(step % 3);
     const next = run.nextOp;
-    if (!isLive(run)) add(started({ generation: run.generation + 1, idempotencyKey: step % 2 ? `k${i}` : "", deadlineMs: step }));
+    const [first] = run.queue;
+    const ticket = run.queue.at(step % 2)?.ticket ?? 0;
+    if (!isLive(run) && first !== undefined) add(decideNext(run, first));
+    else if (!isLive(run)) add(started({ generation: run.generation + 1, idempotencyKey: step % 2 ? `k${i}` : "", deadlineMs: step }));
     else if (step < 2) add(schedule(next, options({ scheduleToCloseMs: step * 50, heartbeatMs: 3 })));
     else if (step < 3) add(decideTimer(next, i, timeMs));
     else if (step < 4) add(awaited(next, `s${i % 2}`));
@@ -411,6 +436,11 @@ function lifeOf(steps: readonly number[]): { run: Run; events: RunEvent[] } {
           : { kind: Kind.runBlocked, body: { cause: "limit", message: "m" } },
       );
     else if (step < 9) add({ kind: Kind.runCompleted, body: { result: text("r") } });
+    else if (step === 12) add(queued({ idempotencyKey: i % 2 ? `k${i}` : "", budgetMs: i }));
+    else if (step === 13) add({ kind: Kind.startExpired, body: { ticket, budgetMs: 1 } });
+    else if (step === 14) add({ kind: Kind.startCancelled, body: { ticket, reason: "r" } });
+    else if (step === 15) add({ kind: Kind.supersedeRequested, body: { ticket, reason: "r" } });
+    else if (step === 16) add({ kind: Kind.signalQueued, body: { ticket, name: "s", payload: text("p"), id: `id${i}` } });
     else if (o?.kind === Kind.activityScheduled)
       add(
         step === 9

@@ -5,6 +5,9 @@ import type { RunEvent } from "./event.ts";
 import { markTaken } from "./sender.ts";
 import { isClosed, openOperation, type Run } from "./state.ts";
 
+/** What a client sends. */
+export type SignalRequest = Pick<SignalReceived, "name" | "payload" | "id">;
+
 export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplicate" | Rejection {
   const { id } = body;
   if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot signal ${run.run}: there is no such run` };
@@ -15,10 +18,7 @@ export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplic
 
 export function applySignalReceived(run: Run, body: SignalReceived): void {
   if (body.number > 0) markTaken(run, body.from as Partition, body.number);
-  if (body.id !== "") {
-    run.signalIds.push(body.id);
-    if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();
-  }
+  rememberSignal(run, body.id);
   for (const o of run.pending.values()) {
     if (o.kind === EventKind.signalAwaited && o.name === body.name) {
       run.pending.delete(o.op);
@@ -26,6 +26,13 @@ export function applySignalReceived(run: Run, body: SignalReceived): void {
     }
   }
   run.unclaimed.set(body.name, (run.unclaimed.get(body.name) ?? 0) + 1);
+}
+
+/** A signal with the id was received; empty = it has none. */
+export function rememberSignal(run: Run, id: string): void {
+  if (id === "" || run.signalIds.includes(id)) return;
+  run.signalIds.push(id);
+  if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();
 }
 
 export function applySignalAwaited(run: Run, body: SignalAwaited, at: { seq: number; timeMs: number }): void {

@@ -1,62 +1,95 @@
-/** Start of a run: a new name, the next generation of one, or attaching to what is there. */
-import { bytesEqual, instanceOf, limits, type Rejection, seedOf } from "#core/base";
-import { EventKind, type Payload, type RunStarted, RunStatus } from "#proto";
+/** Start of a run: a new name, the next generation of one, a place in its queue, or attaching to what is there. */
+import { bytesEqual, instanceOf, type Rejection, seedOf } from "#core/base";
+import { type Contender, EventKind, type Payload, type RunStarted, RunStatus } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { instancePrefix } from "./instance.ts";
+import { keepOutcome, refuseFull, takeOut, useKey } from "./queue.ts";
 import { isLive, type Run } from "./state.ts";
+
+/** What a start does where a run of its name is live. */
+export const contentions = ["attach", "reject", "queue", "supersede"] as const;
+export type Contention = (typeof contentions)[number];
 
 export interface StartRequest {
   readonly type: string;
   readonly bundle: Uint8Array;
   readonly input: Payload | undefined;
-  readonly contention: "attach" | "reject";
+  readonly contention: Contention;
   readonly idempotencyKey: string;
   readonly deadlineMs: number;
+  /** Longest time in the queue, in milliseconds; left out or 0 = as long as it takes. */
+  readonly budgetMs?: number;
+  /** Why the live run is ended: a start that supersedes must say. */
+  readonly overrideReason?: string;
 }
 
-/** The start is one that was made before: it began this generation. */
+/** The start is one that was made before: it began this generation (0 = none yet, or never), or attaches to it. */
 export interface Attach {
   readonly attach: number;
+  /** 0 = it was not queued. */
+  readonly ticket: number;
 }
 
-/** `inputHash` is over type and input; it is compared only where an idempotency key is used. */
+/**
+ * A start that is to supersede comes back queued: who decides so goes on with the live run's end.
+ * `inputHash` is over type and input; it is compared only where an idempotency key is used.
+ */
 export function decideStart(run: Run, request: StartRequest, inputHash: Uint8Array): RunEvent | Attach | Rejection {
-  if (run.status !== RunStatus.unspecified) {
-    const known = attachOrRefuse(run, request, inputHash);
-    if (known !== undefined) return known;
+  if (request.contention === "supersede" && (request.overrideReason ?? "") === "") {
+    return { reject: "BAD_REQUEST", message: `Cannot start ${run.run} to supersede what is live: it gives no override reason` };
   }
-  const generation = run.generation + 1;
-  return {
-    kind: EventKind.runStarted,
-    body: {
-      generation,
-      type: request.type,
-      bundle: request.bundle,
-      input: request.input,
-      deadlineMs: request.deadlineMs,
-      idempotencyKey: request.idempotencyKey,
-      seed: seedOf(`${run.run}#${generation}`),
-    },
-  };
+  if (run.status === RunStatus.unspecified) return begin(run, request, 0);
+  return madeBefore(run, request, inputHash) ?? (isLive(run) ? contend(run, request) : begin(run, request, 0));
 }
 
-function attachOrRefuse(run: Run, request: StartRequest, inputHash: Uint8Array): Attach | Rejection | undefined {
-  const used = request.idempotencyKey === "" ? undefined : run.usedKeys.find((one) => one.key === request.idempotencyKey);
+/** The start that waited longest begins. */
+export function decideNext(run: Run, contender: Contender): RunEvent {
+  return begin(run, contender, contender.ticket);
+}
+
+type Begun = Pick<StartRequest, "type" | "bundle" | "input" | "deadlineMs" | "idempotencyKey">;
+
+function begin(run: Run, { type, bundle, input, deadlineMs, idempotencyKey }: Begun, ticket: number): RunEvent {
+  const generation = run.generation + 1;
+  const seed = seedOf(`${run.run}#${generation}`);
+  return { kind: EventKind.runStarted, body: { generation, type, bundle, input, deadlineMs, idempotencyKey, seed, ticket } };
+}
+
+function madeBefore(run: Run, { idempotencyKey }: StartRequest, inputHash: Uint8Array): Attach | Rejection | undefined {
+  const used = idempotencyKey === "" ? undefined : usedKey(run, idempotencyKey);
   if (used !== undefined) {
-    if (bytesEqual(used.inputHash, inputHash)) return { attach: used.generation };
+    if (bytesEqual(used.inputHash, inputHash)) return { attach: used.generation, ticket: used.ticket };
     return {
       reject: "IDEMPOTENCY_CONFLICT",
-      message: `Cannot start ${run.run}: idempotency key "${request.idempotencyKey}" was used with another type or input`,
+      message: `Cannot start ${run.run}: idempotency key "${idempotencyKey}" was used with another type or input`,
     };
   }
   // A made-up name belongs to one start: meeting it again is that start, sent again.
-  if (instanceOf(run.run).startsWith(instancePrefix)) return { attach: run.generation };
-  if (!isLive(run)) return undefined;
-  if (request.contention === "attach") return { attach: run.generation };
-  return { reject: "INSTANCE_LIVE", message: `Cannot start ${run.run}: generation ${run.generation} of it is live` };
+  return instanceOf(run.run).startsWith(instancePrefix) ? { attach: run.generation, ticket: 0 } : undefined;
+}
+
+/** Keys of starts that wait are known as long as they wait, however many there are. */
+function usedKey(run: Run, key: string): Pick<Run["usedKeys"][number], "inputHash" | "generation" | "ticket"> | undefined {
+  const waiting = run.queue.find((one) => one.idempotencyKey === key);
+  return waiting === undefined ? run.usedKeys.find((one) => one.key === key) : { ...waiting, generation: 0 };
+}
+
+function contend(run: Run, request: StartRequest): RunEvent | Attach | Rejection {
+  const { contention, type, bundle, input, deadlineMs, idempotencyKey, budgetMs = 0 } = request;
+  if (contention === "attach") return { attach: run.generation, ticket: 0 };
+  if (contention === "reject") {
+    return { reject: "INSTANCE_LIVE", message: `Cannot start ${run.run}: generation ${run.generation} of it is live` };
+  }
+  const queued = { type, bundle, input, deadlineMs, idempotencyKey };
+  // It waits for nobody.
+  if (contention === "supersede") return { kind: EventKind.startQueued, body: { ...queued, budgetMs: 0 } };
+  return refuseFull(run, input) ?? { kind: EventKind.startQueued, body: { ...queued, budgetMs } };
 }
 
 export function applyStarted(run: Run, body: RunStarted, at: { seq: number; timeMs: number }, inputHash: Uint8Array): void {
+  keepOutcome(run, body.ticket);
+  const contender = body.ticket > 0 ? takeOut(run, body.ticket) : undefined;
+  run.ticket = body.ticket;
   run.generation = body.generation;
   run.type = body.type;
   run.bundle = body.bundle.slice();
@@ -65,13 +98,12 @@ export function applyStarted(run: Run, body: RunStarted, at: { seq: number; time
   run.startedMs = at.timeMs;
   run.deadlineAtMs = body.deadlineMs > 0 ? at.timeMs + body.deadlineMs : 0;
   run.closedMs = 0;
-  if (body.idempotencyKey !== "") {
-    run.usedKeys.push({ key: body.idempotencyKey, inputHash, generation: body.generation });
-    if (run.usedKeys.length > limits.usedKeysKept) run.usedKeys.shift();
-  }
+  const { idempotencyKey, ticket } = body;
+  useKey(run, { idempotencyKey, inputHash: contender?.inputHash ?? inputHash, ticket }, body.generation);
   run.cancelRequested = false;
   run.nextOp = 1;
   run.firstSeq = at.seq;
+  run.deliveredSeq = at.seq;
   run.pending.clear();
   run.result = undefined;
   run.failure = undefined;

@@ -7,7 +7,7 @@
  */
 import type { Partition, RunId } from "#core/base";
 import { noBytes } from "#core/base";
-import { type ActivityOptions, EventKind, type Failure, type Payload, RunStatus, type UsedKey } from "#proto";
+import { type ActivityOptions, type Contender, type Ending, EventKind, type Failure, type Payload, RunStatus, type UsedKey } from "#proto";
 import type { Owed, Pair, ResultWaiter } from "./outbox.ts";
 import type { Sender } from "./sender.ts";
 
@@ -50,8 +50,14 @@ export interface Run {
   /** 0 = no deadline. */
   deadlineAtMs: number;
   closedMs: number;
-  /** Keys that started this generation and those before it, oldest first. */
+  /** Keys that started this generation and those before it, and of starts that left the queue, oldest first. */
   usedKeys: UsedKey[];
+  /** Of the start that made this generation; 0 = it was not queued. */
+  ticket: number;
+  /** Starts that wait for the run's end, the next first. */
+  queue: Contender[];
+  /** How starts before this generation ended, the latest last. */
+  endings: Ending[];
   cancelRequested: boolean;
   nextOp: number;
   /** Sequence of the generation's RunStarted. */
@@ -100,6 +106,9 @@ export function emptyRun(run: RunId): Run {
     deadlineAtMs: 0,
     closedMs: 0,
     usedKeys: [],
+    ticket: 0,
+    queue: [],
+    endings: [],
     cancelRequested: false,
     nextOp: 1,
     firstSeq: 0,
@@ -163,6 +172,7 @@ export function attentionMs(run: Run): number {
   if (!isLive(run)) return Number.POSITIVE_INFINITY;
   if (run.status === RunStatus.running && !isSettled(run)) return 0;
   let due = run.deadlineAtMs || Number.POSITIVE_INFINITY;
+  for (const { expiresAtMs } of run.queue) if (expiresAtMs > 0) due = Math.min(due, expiresAtMs);
   for (const o of run.pending.values()) {
     if (mayBeOffered(o, 0)) return 0;
     if (o.dueMs > 0) due = Math.min(due, o.dueMs);

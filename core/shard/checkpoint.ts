@@ -202,7 +202,8 @@ function recoverEvent(ctx: ShardContext, index: number, bytes: Uint8Array): Live
     assert(isOfRange, `event ${event.seq} of ${partition} has the peaks of all before it (log index ${index})`);
   }
   if (decoded !== undefined) {
-    const isKeyed = decoded.kind === EventKind.runStarted && decoded.body.idempotencyKey !== "";
+    const isStart = decoded.kind === EventKind.runStarted || decoded.kind === EventKind.startQueued;
+    const isKeyed = isStart && decoded.body.idempotencyKey !== "";
     const hash = isKeyed ? ctx.inputHash(decoded.body.type, decoded.body.input) : noBytes;
     applyEvent(live.run, decoded, { seq: event.seq, timeMs: event.timeMs }, hash);
   }

@@ -1,13 +1,25 @@
 /** What clients ask for. */
-import { asSeq, limits, noBytes, now, type Rejection, type Reply, type RequestId, runPartition } from "#core/base";
-import { decideCancel, decideResume, decideSignal, decideStart, decideTerminate, isClosed } from "#core/run";
-import { type Identity, RunStatus } from "#proto";
+import { asSeq, limits, noBytes, type RequestId, runPartition } from "#core/base";
+import {
+  decideCancel,
+  decideResume,
+  decideSignal,
+  decideStart,
+  decideTerminate,
+  findStart,
+  isClosed,
+  refuseUnknown,
+  type Target,
+} from "#core/run";
+import { EventKind, type Identity, RunStatus } from "#proto";
+import { onOtherStart, queueStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import { answer, closeRun, leaveWorker } from "./outcome.ts";
+import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
 import { askQuery } from "./queries.ts";
 import { remind } from "./reminders.ts";
+import { reject, respond } from "./replies.ts";
 
 type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
@@ -19,6 +31,9 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
   if (live === undefined) {
     return reject(ctx, request, { reject: "RUN_NOT_FOUND", message: `Cannot ${verbs[command.kind]} ${command.run}: there is no such run` });
   }
+  if (command.kind === "await-result") return awaitResult(ctx, request, live, command);
+  const ticket = command.ticket ?? 0;
+  if (ticket > 0 && ticket !== live.run.ticket) return onOtherStart(ctx, request, identity, live, command);
   switch (command.kind) {
     case "signal":
       return onSignal(ctx, request, identity, live, command);
@@ -28,29 +43,9 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
       return onTerminate(ctx, request, identity, live, command);
     case "resume":
       return onResume(ctx, request, identity, live, command);
-    case "await-result":
-      return awaitResult(ctx, request, live);
     case "query":
       return askQuery(ctx, live, { request, name: command.name, input: command.input, asked: 0, tries: 0 });
   }
-}
-
-const verbs = {
-  signal: "signal",
-  cancel: "cancel",
-  terminate: "terminate",
-  resume: "retry",
-  "await-result": "wait for",
-  query: "query",
-} as const;
-
-function respond(ctx: ShardContext, request: RequestId, live: LiveRun, reply: Reply): void {
-  ctx.emit({ kind: "reply", request, reply, after: ctx.committed(live) });
-}
-
-/** A refusal may rest on what the run has become, and that may still be lost: it waits for its commit like any reply. */
-function reject(ctx: ShardContext, request: RequestId, rejection: Rejection, live?: LiveRun): void {
-  ctx.emit({ kind: "reply", request, reply: { kind: "rejected", rejection }, after: live === undefined ? now : ctx.committed(live) });
 }
 
 function onStart(ctx: ShardContext, request: RequestId, identity: Identity, command: CommandOf<"start">): void {
@@ -59,33 +54,53 @@ function onStart(ctx: ShardContext, request: RequestId, identity: Identity, comm
     return reject(ctx, request, { reject: "BUFFER_FULL", message, retryAfterMs: 1000 });
   }
   const live = ctx.findOrCreate(runPartition(command.run));
-  const hash = command.idempotencyKey === "" ? noBytes : ctx.inputHash(command.type, command.input);
-  const decision = decideStart(live.run, command, hash);
+  const inputHash = command.idempotencyKey === "" ? noBytes : ctx.inputHash(command.type, command.input);
+  const decision = decideStart(live.run, command, inputHash);
   if ("reject" in decision) return reject(ctx, request, decision, live);
-  const attached = "attach" in decision;
-  if (!attached) {
+  if ("attach" in decision) {
+    const { attach: generation, ticket } = decision;
+    return answerStart(ctx, request, live, { generation: ticket > 0 ? 0 : generation, ticket }, command.awaitResult, true);
+  }
+  const ticket = decision.kind === EventKind.startQueued ? queueStart(ctx, live, decision, { command, identity, inputHash }) : 0;
+  if (ticket === 0) {
     // A query may still hold the generation before at a worker.
     leaveWorker(ctx, live);
-    ctx.append(live, decision, identity, hash);
+    ctx.append(live, decision, identity, inputHash);
     if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
   }
-  const generation = attached ? decision.attach : live.run.generation;
-  if (command.awaitResult && generation !== live.run.generation) {
-    const message = `Cannot wait for generation ${generation} of ${live.id}, which the idempotency key started: it has ended, and generation ${live.run.generation} came after it; its history has its result`;
-    return reject(ctx, request, { reject: "RUN_CLOSED", message }, live);
-  }
-  if (!command.awaitResult) return respond(ctx, request, live, { kind: "started", run: live.id, generation, attached });
-  wait(ctx, live, { request, start: true, attached });
+  answerStart(ctx, request, live, { generation: ticket > 0 ? 0 : live.run.generation, ticket }, command.awaitResult, false);
 }
 
-function awaitResult(ctx: ShardContext, request: RequestId, live: LiveRun): void {
-  wait(ctx, live, { request, start: false, attached: true });
+/** Tells who started what came of it: at once, or when its run has ended. */
+function answerStart(ctx: ShardContext, request: RequestId, live: LiveRun, target: Target, awaitResult: boolean, attached: boolean): void {
+  const { run } = live;
+  const { ticket } = target;
+  const found = findStart(run, target);
+  if (awaitResult) return wait(ctx, live, { request, start: true, attached, ticket }, { target, found });
+  const began = found?.kind === "newest" ? run.generation : found?.kind === "ended" ? found.ending.generation : target.generation;
+  const place = found?.kind === "queued" ? { place: run.queue.indexOf(found.contender) + 1 } : {};
+  respond(ctx, request, live, { kind: "started", run: live.id, generation: began, attached, ...ticketed(ticket), ...place });
 }
 
-function wait(ctx: ShardContext, live: LiveRun, waiter: LiveRun["waiters"][number]): void {
-  if (isClosed(live.run)) return answer(ctx, live, waiter);
-  if (live.run.status === RunStatus.blocked) {
-    return reject(ctx, waiter.request, { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${live.run.note}` }, live);
+function awaitResult(ctx: ShardContext, request: RequestId, live: LiveRun, command: CommandOf<"await-result">): void {
+  const target = { ticket: command.ticket ?? 0, generation: command.generation ?? 0 };
+  const found = findStart(live.run, target);
+  wait(ctx, live, { request, start: false, attached: true, ticket: target.ticket }, { target, found });
+}
+
+function wait(
+  ctx: ShardContext,
+  live: LiveRun,
+  waiter: LiveRun["waiters"][number],
+  { target, found }: { readonly target: Target; readonly found: ReturnType<typeof findStart> },
+): void {
+  if (found === undefined) return reject(ctx, waiter.request, refuseUnknown(live.run, "wait for", target), live);
+  if (found.kind === "ended") return tellEnding(ctx, live, waiter, found.ending);
+  if (found.kind === "newest") {
+    if (isClosed(live.run)) return answer(ctx, live, waiter);
+    if (live.run.status === RunStatus.blocked) {
+      return reject(ctx, waiter.request, { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${live.run.note}` }, live);
+    }
   }
   live.waiters.push(waiter);
   ctx.waiting.set(waiter.request, live);

@@ -7,7 +7,7 @@
 import { type Barrier, inRange, type ShardId } from "#core/base";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
-import { leaveWorker } from "./outcome.ts";
+import { leaveWorker, ticketed } from "./outcome.ts";
 
 /** Lets go of every run whose key is out of range; `to` owns them. */
 export function depart(ctx: ShardContext, to: ShardId): void {
@@ -41,9 +41,10 @@ function handOver(gone: ReadonlySet<LiveRun>, { from, to }: { readonly from: Sha
 function letGo(ctx: ShardContext, live: LiveRun, after: Barrier): void {
   leaveWorker(ctx, live);
   const rejection = ctx.elsewhere(live.partition);
-  for (const { request, start, attached } of live.waiters) {
+  for (const { request, start, attached, ticket } of live.waiters) {
     ctx.waiting.delete(request);
-    const started = start ? { started: { run: live.id, generation: live.run.generation, attached } } : {};
+    const generation = ticket === 0 ? live.run.generation : 0;
+    const started = start ? { started: { run: live.id, generation, attached, ...ticketed(ticket) } } : {};
     ctx.emit({ kind: "reply", request, reply: { kind: "rejected", rejection, ...started }, after });
   }
   for (const { request, asked } of live.queries) {

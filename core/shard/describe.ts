@@ -1,7 +1,7 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
 import { isClosed, type Operation, outcomeOf } from "#core/run";
-import { type DescribeReply, EventKind, type PendingSummary } from "#proto";
+import { type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 
@@ -29,7 +29,14 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     cancelRequested: run.cancelRequested,
     deadlineAtMs: run.deadlineAtMs,
     expiredEnd: run.expiredEnd,
+    ticket: run.ticket,
+    queue: run.queue.map(queuedOf),
+    ending: run.endings,
   };
+}
+
+function queuedOf({ ticket, type, queuedMs, expiresAtMs, bundle, signal }: Contender): QueuedStart {
+  return { ticket, type, queuedMs, expiresAtMs, bundle, signals: signal.length };
 }
 
 function pendingOf(ctx: ShardContext, live: LiveRun, o: Operation): PendingSummary {

@@ -4,15 +4,22 @@ import type { SessionCapacity } from "#core/dispatch";
 import type { StartRequest } from "#core/run";
 import type { Activated, Envelope, EnvelopeReply, Heartbeat, Hello, Identity, Payload, QueryAnswer, TaskDone } from "#proto";
 
+/** `ticket`: one start that was queued, and its run; left out or 0 = the newest run of the name. */
+interface Directed {
+  readonly run: RunId;
+  readonly ticket?: number;
+}
+
 /** What a client may ask, validated and with oversized payloads already in the blob store. */
 export type Command =
   | (StartRequest & { readonly kind: "start"; readonly run: RunId; readonly awaitResult: boolean })
-  | { readonly kind: "signal"; readonly run: RunId; readonly name: string; readonly payload: Payload | undefined; readonly id: string }
-  | { readonly kind: "query"; readonly run: RunId; readonly name: string; readonly input: Payload | undefined }
-  | { readonly kind: "await-result"; readonly run: RunId }
-  | { readonly kind: "cancel"; readonly run: RunId; readonly reason: string }
-  | { readonly kind: "terminate"; readonly run: RunId; readonly reason: string }
-  | { readonly kind: "resume"; readonly run: RunId; readonly bundle: Uint8Array };
+  | (Directed & { readonly kind: "signal"; readonly name: string; readonly payload: Payload | undefined; readonly id: string })
+  | (Directed & { readonly kind: "query"; readonly name: string; readonly input: Payload | undefined })
+  /** `generation`: also when another followed it; left out or 0 = the newest. */
+  | (Directed & { readonly kind: "await-result"; readonly generation?: number })
+  | (Directed & { readonly kind: "cancel"; readonly reason: string })
+  | (Directed & { readonly kind: "terminate"; readonly reason: string })
+  | (Directed & { readonly kind: "resume"; readonly bundle: Uint8Array });
 
 export type Input = { readonly nowMs: number } & (
   | { readonly kind: "command"; readonly request: RequestId; readonly identity: Identity; readonly command: Command }

@@ -33,6 +33,8 @@ export interface Waiter {
   /** A start that waits for its outcome, or a plain wait. */
   readonly start: boolean;
   readonly attached: boolean;
+  /** The queued start that it waits for, which may have begun since; 0 = the newest run. */
+  readonly ticket: number;
 }
 
 export interface WaitingQuery {

@@ -13,7 +13,7 @@ export function remind(
   o?: Pick<Operation, "op" | "attempt" | "delivery">,
 ): void {
   // A task's own limits end with its worker's stream: they are in the heap whatever the horizon.
-  const derived = what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline";
+  const derived = what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline" || what === "budget";
   if (derived && atMs >= ctx.horizonMs) return;
   ctx.timers.push({
     atMs,
@@ -31,6 +31,9 @@ export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   if (!isLive(live.run)) return;
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
   if (inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);
+  for (const { ticket, expiresAtMs } of live.run.queue) {
+    if (inWindow(expiresAtMs)) remind(ctx, live, "budget", expiresAtMs, { op: ticket, attempt: 0, delivery: 0 });
+  }
   for (const o of live.run.pending.values()) {
     if (inWindow(o.dueMs)) remind(ctx, live, o.kind === EventKind.timerStarted ? "timer" : "retry", o.dueMs, o);
     const whole = o.options?.scheduleToCloseMs ?? 0;

@@ -4,7 +4,18 @@ import type { Partition } from "#core/base";
 export interface ShardTimer {
   readonly atMs: number;
   readonly partition: Partition;
-  readonly what: "resend" | "timer" | "retry" | "start-to-close" | "schedule-to-close" | "heartbeat" | "deadline" | "orphan" | "replay";
+  readonly what:
+    | "resend"
+    | "timer"
+    | "retry"
+    | "start-to-close"
+    | "schedule-to-close"
+    | "heartbeat"
+    | "deadline"
+    | "budget"
+    | "orphan"
+    | "replay";
+  /** Of a `budget`, the start's ticket. */
   readonly op: number;
   readonly attempt: number;
   readonly delivery: number;

@@ -15,6 +15,7 @@ import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
 import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
 import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
 import { onCommand, onRequestGone } from "./commands.ts";
+import { startNext } from "./contention.ts";
 import { type AppliedChange, ShardContext, type ShardOptions } from "./context.ts";
 import { pump } from "./delivery.ts";
 import { describe } from "./describe.ts";
@@ -78,6 +79,7 @@ export class ShardMachine {
     if (!ctx.isFrozen || !stall(ctx, input)) dispatch(ctx, input);
     ctx.absent = undefined;
     for (const live of ctx.takeTouched()) {
+      startNext(ctx, live);
       pump(ctx, live);
       postNew(ctx, live);
     }

@@ -12,7 +12,7 @@ import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onResendDue } from "./outbox.ts";
-import { closeRun } from "./outcome.ts";
+import { closeRun, expireOverdue } from "./outcome.ts";
 import { findNow, reread, rereadMs, wake } from "./reading.ts";
 import { remind, remindAll } from "./reminders.ts";
 import type { ShardTimer } from "./shard-timer.ts";
@@ -46,6 +46,8 @@ export function onTick(ctx: ShardContext): void {
       ctx.timers.push({ ...next, atMs: ctx.nowMs + rereadMs });
       continue;
     }
+    // A start waits while generations pass.
+    if (live !== undefined && next.what === "budget") expireOverdue(ctx, live);
     if (live === undefined || live.run.generation !== next.generation) continue;
     // An ended run is still built for who reads it.
     if (isLive(live.run) || next.what === "replay") fire(ctx, live, next);
@@ -63,6 +65,7 @@ export function arm(ctx: ShardContext): void {
 }
 
 function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
+  if (t.what === "budget") return;
   if (t.what === "deadline") return onDeadline(ctx, live);
   if (t.what === "replay") return retryReplay(ctx, live, t.attempt);
   const o = live.run.pending.get(t.op);

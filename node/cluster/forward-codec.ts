@@ -4,10 +4,20 @@
  * What arrives was validated where the client asked; here it is only read, so a version that
  * knows a newer kind is refused by name and never misread.
  */
-import type { Reason, Rejection, Reply, RunId } from "#core/base";
-import { asSeq, HopError, instanceOf, namespaceOf, parseRunId, reasons, unreachable } from "#core/base";
+import type { Reason, Rejection, Reply, RunAddress, RunId, Started } from "#core/base";
+import { addressText, asSeq, HopError, instanceOf, namespaceOf, parseAddress, reasons, unreachable } from "#core/base";
+import { contentions } from "#core/run";
 import type { Command } from "#core/shard";
-import type { ErrorDetail, ForwardedCommand, ForwardedCommandInit, ForwardedReply, ForwardedReplyInit, Identity } from "#proto";
+import type {
+  ErrorDetail,
+  ForwardedCommand,
+  ForwardedCommandInit,
+  ForwardedReply,
+  ForwardedReplyInit,
+  Identity,
+  StartReply,
+  StartRequest,
+} from "#proto";
 import { toDetail } from "../service/status.ts";
 
 /** Where a command goes, and who asks. */
@@ -18,19 +28,18 @@ export interface Envelope {
 }
 
 export function forwardedOf(envelope: Envelope, command: Command): ForwardedCommandInit {
-  const { run } = command;
+  if (command.kind === "start") {
+    const { run, kind, budgetMs: requestBudgetMs, ...rest } = command;
+    return { ...envelope, kind, value: { ...rest, requestBudgetMs, namespace: namespaceOf(run), instance: instanceOf(run) } };
+  }
+  const run = addressText({ run: command.run, ticket: command.ticket ?? 0 });
   switch (command.kind) {
-    case "start": {
-      const { type, input, contention, idempotencyKey, deadlineMs, awaitResult, bundle } = command;
-      const value = { type, input, contention, idempotencyKey, deadlineMs, awaitResult, bundle };
-      return { ...envelope, kind: "start", value: { ...value, namespace: namespaceOf(run), instance: instanceOf(run) } };
-    }
     case "signal":
       return { ...envelope, kind: "signal", value: { run, name: command.name, payload: command.payload, id: command.id } };
     case "query":
       return { ...envelope, kind: "query", value: { run, name: command.name, input: command.input } };
     case "await-result":
-      return { ...envelope, kind: "await", value: { run } };
+      return { ...envelope, kind: "await", value: { run, generation: command.generation } };
     case "cancel":
       return { ...envelope, kind: "cancel", value: { run, reason: command.reason } };
     case "terminate":
@@ -42,35 +51,45 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
   }
 }
 
-function runIdOf(text: string): RunId {
-  const run = parseRunId(text);
-  if (typeof run === "string") return run;
-  throw new HopError("BAD_REQUEST", `Cannot take a forwarded command: its run ${run.problem}`);
+function addressOf(text: string): RunAddress {
+  const address = parseAddress(text);
+  if ("run" in address) return address;
+  throw new HopError("BAD_REQUEST", `Cannot take a forwarded command: its run ${address.problem}`);
+}
+
+function startOf(message: StartRequest): Command {
+  const { namespace, instance, type, bundle, input, idempotencyKey, deadlineMs, awaitResult, requestBudgetMs, overrideReason } = message;
+  const { run } = addressOf(`${namespace}:${instance}`);
+  const contention = contentions.find((one) => one === message.contention);
+  if (contention === undefined) {
+    throw new HopError(
+      "BAD_REQUEST",
+      `Cannot take a forwarded start of ${run}: this version does not know contention "${message.contention}"`,
+    );
+  }
+  const how = { contention, budgetMs: requestBudgetMs, overrideReason };
+  return { kind: "start", run, type, bundle, input, idempotencyKey, deadlineMs, awaitResult, ...how };
 }
 
 /** Throws `HopError` BAD_REQUEST for what is no command of this version. */
 export function commandOf(message: ForwardedCommand): Command {
   switch (message.kind) {
-    case "start": {
-      const { namespace, instance, type, bundle, input, contention, idempotencyKey, deadlineMs, awaitResult } = message.value;
-      const run = runIdOf(`${namespace}:${instance}`);
-      const how = contention === "reject" ? "reject" : "attach";
-      return { kind: "start", run, type, bundle, input, contention: how, idempotencyKey, deadlineMs, awaitResult };
-    }
+    case "start":
+      return startOf(message.value);
     case "signal": {
       const { run, name, payload, id } = message.value;
-      return { kind: "signal", run: runIdOf(run), name, payload, id };
+      return { kind: "signal", ...addressOf(run), name, payload, id };
     }
     case "query":
-      return { kind: "query", run: runIdOf(message.value.run), name: message.value.name, input: message.value.input };
+      return { kind: "query", ...addressOf(message.value.run), name: message.value.name, input: message.value.input };
     case "await":
-      return { kind: "await-result", run: runIdOf(message.value.run) };
+      return { kind: "await-result", ...addressOf(message.value.run), generation: message.value.generation };
     case "cancel":
-      return { kind: "cancel", run: runIdOf(message.value.run), reason: message.value.reason };
+      return { kind: "cancel", ...addressOf(message.value.run), reason: message.value.reason };
     case "terminate":
-      return { kind: "terminate", run: runIdOf(message.value.run), reason: message.value.reason };
+      return { kind: "terminate", ...addressOf(message.value.run), reason: message.value.reason };
     case "resume":
-      return { kind: "resume", run: runIdOf(message.value.run), bundle: message.value.bundle };
+      return { kind: "resume", ...addressOf(message.value.run), bundle: message.value.bundle };
     case "unknown":
       throw new HopError("BAD_REQUEST", "Cannot take a forwarded command: this version does not know its kind");
     default:
@@ -88,8 +107,8 @@ export interface LeaderHint {
 export function forwardedReplyOf(reply: Reply, hint: () => LeaderHint): ForwardedReplyInit {
   switch (reply.kind) {
     case "started": {
-      const { run, generation, attached, outcome } = reply;
-      return { kind: "start", value: { run, generation, attached, outcome } };
+      const { run, generation, attached, ticket, place, outcome } = reply;
+      return { kind: "start", value: { run, generation, attached, ticket, place, outcome } };
     }
     case "signalled":
       return { kind: "signal", value: { seq: reply.seq } };
@@ -118,12 +137,16 @@ export function rejectionOf(detail: ErrorDetail | undefined): Rejection {
   return { reject: reason as Reason, message, retryAfterMs, epoch };
 }
 
+function startedOf({ run, generation, attached, ticket }: StartReply): Started {
+  return { run: run as RunId, generation, attached, ...(ticket > 0 ? { ticket } : {}) };
+}
+
 /** What another node answered, with what it knows of the leader where it refused. */
 export function replyOf(message: ForwardedReply): { readonly reply: Reply; readonly hint?: LeaderHint } {
   switch (message.kind) {
     case "start": {
-      const { run, generation, attached, outcome } = message.value;
-      const started = { kind: "started", run: run as RunId, generation, attached } as const;
+      const { place, outcome } = message.value;
+      const started = { kind: "started", ...startedOf(message.value), ...(place > 0 ? { place } : {}) } as const;
       return { reply: outcome === undefined ? started : { ...started, outcome } };
     }
     case "signal":
@@ -144,8 +167,7 @@ export function replyOf(message: ForwardedReply): { readonly reply: Reply; reado
       const hint = { leader, leaseEpoch };
       const rejected = { kind: "rejected", rejection: rejectionOf(error) } as const;
       if (started === undefined) return { reply: rejected, hint };
-      const { run, generation, attached } = started;
-      return { reply: { ...rejected, started: { run: run as RunId, generation, attached } }, hint };
+      return { reply: { ...rejected, started: startedOf(started) }, hint };
     }
     case "unknown":
       return { reply: refused("Another node answered in a way that this version does not know") };

@@ -112,7 +112,8 @@ export class Pursuit implements Waiter {
     }
     if (reply.started !== undefined) {
       this.started = reply.started;
-      this.command = { kind: "await-result", run: reply.started.run };
+      const { run, ticket = 0, generation } = reply.started;
+      this.command = { kind: "await-result", run, ticket, generation: ticket > 0 ? 0 : generation };
     }
     this.wait(place, message);
   }
@@ -121,8 +122,12 @@ export class Pursuit implements Waiter {
   private whole(reply: Reply): Reply {
     const { started } = this;
     if (started === undefined || reply.kind !== "outcome") return reply;
-    if (reply.generation === started.generation) return { kind: "started", ...started, outcome: reply.outcome };
-    const message = `Cannot wait for generation ${started.generation} of ${started.run}: it has ended, and generation ${reply.generation} came after it; its history has its result`;
+    const { generation } = reply;
+    if (started.ticket !== undefined || generation === started.generation) {
+      return { kind: "started", ...started, generation, outcome: reply.outcome };
+    }
+    // A node of an older version looks at the name only.
+    const message = `Cannot wait for generation ${started.generation} of ${started.run}: it has ended, and generation ${generation} came after it; its history has its result`;
     return { kind: "rejected", rejection: { reject: "RUN_CLOSED", message } };
   }
 

@@ -2,13 +2,14 @@
  * Client requests on their way to a shard: checked, their payloads admitted, routed, and their
  * replies turned into messages. Unary calls and sessions share it.
  */
-import type { Reply, RunId } from "#core/base";
+import type { Reply, RunAddress } from "#core/base";
 import { HopError, namespaceOf, runPartition, unreachable } from "#core/base";
 import type { Command } from "#core/shard";
 import type { ClientItem, Identity, ReplyItemInit, ResumeRequest, TerminateRequest } from "#proto";
 import type { Router } from "../cluster/router.ts";
 import { after } from "./long-timer.ts";
 import type { PayloadEdge } from "./payloads.ts";
+import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { asHopError, toDetail } from "./status.ts";
 import { checkCancel, checkQuery, checkResult, checkResume, checkSignal, checkStart, checkTerminate } from "./validate.ts";
 
@@ -148,7 +149,7 @@ export class Calls {
     let isForgotten = false;
     stopTimer = after(waitMs, () => {
       forget();
-      void this.present(command.run).then((reply) => {
+      void this.present({ run: command.run, ticket: ticketOf(command) }).then((reply) => {
         if (!isForgotten) done(reply);
       });
     });
@@ -160,9 +161,11 @@ export class Calls {
   }
 
   /** How a run stands, as the answer to a wait that is over before the run is. */
-  private async present(run: RunId): Promise<Reply> {
+  private async present(address: RunAddress): Promise<Reply> {
+    const { run } = address;
     try {
-      const summary = (await this.router.describe(runPartition(run)))?.summary;
+      const state = await this.router.describe(runPartition(run));
+      const summary = state === undefined ? undefined : stateOf(state, address).summary;
       if (summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot wait for ${run}: there is no such run`);
       const outcome = { status: summary.status, result: undefined, failure: undefined };
       return { kind: "outcome", outcome, generation: summary.generation };
@@ -173,6 +176,8 @@ export class Calls {
   }
 }
 
+const ticketOf = (command: Command): number => (command.kind === "start" ? 0 : (command.ticket ?? 0));
+
 /** The reply item of a session; unary calls take its value. */
 export function replyItem(request: number, reply: Reply): ReplyItemInit {
   switch (reply.kind) {
@@ -180,7 +185,7 @@ export function replyItem(request: number, reply: Reply): ReplyItemInit {
       return {
         request,
         kind: "start",
-        value: { run: reply.run, generation: reply.generation, attached: reply.attached, outcome: reply.outcome },
+        value: startReplyOf(reply),
       };
     case "signalled":
       return { request, kind: "signal", value: { seq: reply.seq } };

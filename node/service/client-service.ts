@@ -3,7 +3,7 @@
  * decisions are Core's.
  */
 import type { Server } from "@grpc/grpc-js";
-import type { Partition, Reply, RunId } from "#core/base";
+import type { Partition, Reply, RunAddress, RunId } from "#core/base";
 import { asSeq, errorText, HopError, limits, runPartition } from "#core/base";
 import type { DeployedType } from "#core/placement";
 import type {
@@ -24,9 +24,10 @@ import type { Router } from "../cluster/router.ts";
 import type { Caller, Calls, Prepared } from "./calls.ts";
 import type { NodeList } from "./cluster-control.ts";
 import type { BlobStore } from "./payloads.ts";
+import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { Session } from "./session.ts";
 import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
-import { checkBlobHash, checkDeploy, checkList, checkNamespace, checkRun } from "./validate.ts";
+import { checkAddress, checkBlobHash, checkDeploy, checkList, checkNamespace } from "./validate.ts";
 
 /** Blobs as the service hands them out. */
 export interface ReadableBlobs extends BlobStore {
@@ -81,7 +82,7 @@ export class ClientService {
     const { edge } = this;
     addUnary(server, edge, m.startWorkflow, async (value, call) => {
       const reply = await this.ask(call, calls.prepare({ kind: "start", value }), "started");
-      return { run: reply.run, generation: reply.generation, attached: reply.attached, outcome: reply.outcome };
+      return startReplyOf(reply);
     });
     addUnary(server, edge, m.sendChannelMessage, (value, call) => this.ask(call, calls.prepare({ kind: "signal", value }), "signalled"));
     addUnary(server, edge, m.queryWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "query", value }), "queried"));
@@ -90,7 +91,7 @@ export class ClientService {
     addUnary(server, edge, m.terminateWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "terminate", value }), "done"));
     addUnary(server, edge, m.resumeWorkflow, async (value, call) => this.ask(call, await calls.prepareResume(value), "resumed"));
     addUnary(server, edge, m.listWorkflows, (value) => this.parts.runs.list(checkList(value)));
-    addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkRun("describe a run", value.run), call));
+    addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkAddress("describe a run", value.run), call));
     addUnary(server, edge, m.deploy, (value, call) => this.deploy(checkDeploy(value), call));
     addUnary(server, edge, m.listDeployments, (value) => this.deployments(checkNamespace("list deployments", value.namespace)));
     addUnary(server, edge, m.listNodes, () => this.parts.nodes?.nodes() ?? {});
@@ -152,8 +153,8 @@ export class ClientService {
     return reply as Extract<Reply, { kind: Kind }>;
   }
 
-  private async describe(run: RunId, call: Call): Promise<DescribeReply> {
-    return (await this.find(run, "describe", call)).state;
+  private async describe(address: RunAddress, call: Call): Promise<DescribeReply> {
+    return stateOf((await this.find(address.run, "describe", call)).state, address);
   }
 
   private async find(run: RunId, verb: string, caller: Caller) {
@@ -178,7 +179,7 @@ export class ClientService {
   }
 
   private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
-    const run = checkRun("read a history", request.run);
+    const { run } = checkAddress("read a history", request.run);
     let seq = request.fromSeq;
     for (;;) {
       const { partition, state } = await this.find(run, "read the history of", call);

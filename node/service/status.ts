@@ -33,6 +33,7 @@ const codes: Record<Reason, status> = {
   ALREADY_MEMBER: status.ALREADY_EXISTS,
   RUN_CLOSED: status.FAILED_PRECONDITION,
   HISTORY_EXPIRED: status.FAILED_PRECONDITION,
+  RUN_QUEUED: status.FAILED_PRECONDITION,
   RUN_BLOCKED: status.FAILED_PRECONDITION,
   // Not RESOURCE_EXHAUSTED: generic clients retry that, and this never gets better.
   PAYLOAD_TOO_LARGE: status.INVALID_ARGUMENT,

@@ -1,6 +1,6 @@
 /** The edge against hostile and ordinary input: refused with field and rule, or carried intact. */
 import { describe, expect, test } from "bun:test";
-import { HopError, limits, nameProblem } from "#core/base";
+import { HopError, limits, nameProblem, type RunId } from "#core/base";
 import {
   decodeSignalRequest,
   decodeStartRequest,
@@ -11,13 +11,14 @@ import {
   toBytes,
 } from "#proto";
 import {
+  checkAddress,
   checkBlobHash,
+  checkCancel,
   checkDeploy,
   checkList,
   checkQuery,
   checkResult,
   checkResume,
-  checkRun,
   checkSignal,
   checkStart,
   checkTerminate,
@@ -62,7 +63,10 @@ describe("checkStart()", () => {
     expect(refusal(() => start({ type: "" })).message).toContain('field "type" is "", which is empty');
     expect(refusal(() => start({ namespace: "" })).message).toContain('field "namespace"');
     expect(refusal(() => start({ namespace: "a:b" })).message).toContain('field "namespace" is "a:b"');
-    expect(refusal(() => start({ contention: "queue?" })).message).toContain('want "attach" or "reject"');
+    expect(refusal(() => start({ contention: "queue?" })).message).toContain('want one of "attach", "reject", "queue", "supersede"');
+    expect(refusal(() => start({ contention: "supersede", overrideReason: " " })).message).toContain('field "override_reason" is empty');
+    expect(refusal(() => start({ contention: "queue", overrideReason: "x" })).message).toContain('want it with "supersede" only');
+    expect(refusal(() => start({ requestBudgetMs: limits.timerMsMax + 1 })).message).toContain("request_budget_ms");
     expect(refusal(() => start({ deadlineMs: limits.timerMsMax + 1 })).message).toContain("100 years");
     expect(refusal(() => start({ bundle: new Uint8Array(31) })).message).toContain("has 31 bytes, want the 32 of a SHA-256");
   });
@@ -87,7 +91,9 @@ describe("checkStart()", () => {
     const command = start({
       instance: "a",
       deadlineMs: limits.timerMsMax,
-      contention: "reject",
+      contention: "supersede",
+      overrideReason: "wedged",
+      requestBudgetMs: 7,
       awaitResult: true,
       input: { data: new Uint8Array([1]) },
     });
@@ -98,7 +104,9 @@ describe("checkStart()", () => {
       type: "t",
       bundle: new Uint8Array(0),
       input: { data: new Uint8Array([1]), ref: undefined },
-      contention: "reject",
+      contention: "supersede",
+      overrideReason: "wedged",
+      budgetMs: 7,
       idempotencyKey: "",
       deadlineMs: limits.timerMsMax,
       awaitResult: true,
@@ -110,20 +118,28 @@ describe("requests to a run", () => {
   test.each(["", " ", "no-colon", ":a", "a b:c", "default:", "🦘:x", `default:${"x".repeat(300)}`, "default:\0"])(
     "refuse the run id %p",
     (run) => {
-      const error = refusal(() => checkRun("describe a run", run));
+      const error = refusal(() => checkAddress("describe a run", run));
       expect(error.message).toContain('Cannot describe a run: field "run"');
       expect(error.message).toContain("want namespace:instance");
     },
   );
 
+  test("may be for one start that was queued", () => {
+    expect(checkAddress("describe a run", "12@default:a@b:c")).toEqual({ run: "default:a@b:c" as RunId, ticket: 12 });
+    expect(checkAddress("describe a run", "default:12@a")).toEqual({ run: "default:12@a" as RunId, ticket: 0 });
+    for (const run of ["0@default:a", "-1@default:a", "@default:a", "1e3@default:a", "1234567890123456@default:a"])
+      expect(refusal(() => checkAddress("describe a run", run)).message).toContain("its namespace");
+    expect(checkCancel({ run: "12@default:a", reason: "" })).toEqual({ kind: "cancel", run: "default:a" as RunId, ticket: 12, reason: "" });
+  });
+
   test("each kind names what it was about to do", () => {
     const run = "bad";
     expect(refusal(() => checkSignal({ run, name: "n", payload: undefined, id: "" })).message).toStartWith("Cannot send a signal");
     expect(refusal(() => checkQuery({ run, name: "n", input: undefined })).message).toStartWith("Cannot query a run");
-    expect(refusal(() => checkResult({ run, waitMs: 0 })).message).toStartWith("Cannot wait for a result");
+    expect(refusal(() => checkResult({ run, waitMs: 0, generation: 0 })).message).toStartWith("Cannot wait for a result");
     expect(refusal(() => checkTerminate({ run: "a:b", reason: "x".repeat(5000) })).message).toContain("has 5000 bytes, want at most 4096");
     expect(refusal(() => checkResume({ run: "a:b", bundle: new Uint8Array(32), newest: true })).message).toContain('"newest"');
-    expect(refusal(() => checkResult({ run: "a:b", waitMs: Number.MAX_SAFE_INTEGER })).message).toContain("wait_ms");
+    expect(refusal(() => checkResult({ run: "a:b", waitMs: Number.MAX_SAFE_INTEGER, generation: 0 })).message).toContain("wait_ms");
   });
 
   test("lists, deployments and blobs are bounded", () => {

@@ -5,7 +5,8 @@
  * and the rule. Names are never altered: what passes is carried through byte for byte.
  */
 import type { RunId } from "#core/base";
-import { HopError, limits, nameProblem, namespaceProblem, parseRunId, utf8Bytes } from "#core/base";
+import { HopError, limits, nameProblem, namespaceProblem, parseAddress, type RunAddress, utf8Bytes } from "#core/base";
+import { contentions } from "#core/run";
 import type { Command } from "#core/shard";
 import type {
   CancelRequest,
@@ -54,11 +55,11 @@ export function checkNamespace(doing: string, value: string): string {
   throw bad(doing, "namespace", `is ${shown(value)}, which ${problem}; want for example "default"`);
 }
 
-/** `namespace:instance`, as a command's target. */
-export function checkRun(doing: string, value: string): RunId {
-  const run = parseRunId(value);
-  if (typeof run === "string") return run;
-  throw bad(doing, "run", `is ${shown(value)}, which ${run.problem}; want namespace:instance, for example "default:order-1"`);
+/** `namespace:instance`, or with a ticket before it, as a command's target. */
+export function checkAddress(doing: string, value: string): RunAddress {
+  const address = parseAddress(value);
+  if ("run" in address) return address;
+  throw bad(doing, "run", `is ${shown(value)}, which ${address.problem}; want namespace:instance, for example "default:order-1"`);
 }
 
 function checkText(doing: string, field: string, value: string): string {
@@ -83,9 +84,6 @@ export function checkStart(m: StartRequest): StartDraft {
   const namespace = checkNamespace(doing, m.namespace);
   const type = checkName(doing, "type", m.type);
   if (m.idempotencyKey !== "") checkName(doing, "idempotency_key", m.idempotencyKey);
-  if (m.contention !== "" && m.contention !== "attach" && m.contention !== "reject") {
-    throw bad(doing, "contention", `is ${shown(m.contention)}, want "attach" or "reject"`);
-  }
   return {
     kind: "start",
     namespace,
@@ -93,11 +91,27 @@ export function checkStart(m: StartRequest): StartDraft {
     type,
     bundle: checkHash(doing, "bundle", m.bundle),
     input: m.input,
-    contention: m.contention === "reject" ? "reject" : "attach",
     idempotencyKey: m.idempotencyKey,
     deadlineMs: checkMs(doing, "deadline_ms", m.deadlineMs),
+    budgetMs: checkMs(doing, "request_budget_ms", m.requestBudgetMs),
+    ...checkContention(m, doing),
     awaitResult: m.awaitResult,
   };
+}
+
+function checkContention(m: StartRequest, doing: string): Pick<StartDraft, "contention" | "overrideReason"> {
+  const contention = m.contention === "" ? "attach" : contentions.find((one) => one === m.contention);
+  if (contention === undefined) {
+    throw bad(doing, "contention", `is ${shown(m.contention)}, want one of ${contentions.map((one) => `"${one}"`).join(", ")}`);
+  }
+  const overrideReason = checkText(doing, "override_reason", m.overrideReason);
+  if (contention === "supersede" && overrideReason.trim() === "") {
+    throw bad(doing, "override_reason", "is empty, want why the live run is to be ended: it is kept in that run's history");
+  }
+  if (contention !== "supersede" && overrideReason !== "") {
+    throw bad(doing, "override_reason", `is given with contention ${shown(contention)}, want it with "supersede" only`);
+  }
+  return { contention, overrideReason };
 }
 
 function instanceOf(m: StartRequest, doing: string): string {
@@ -107,30 +121,30 @@ function instanceOf(m: StartRequest, doing: string): string {
 
 export function checkSignal(m: SignalRequest): Of<"signal"> {
   const doing = "send a signal";
-  const run = checkRun(doing, m.run);
+  const address = checkAddress(doing, m.run);
   if (m.id !== "") checkName(doing, "id", m.id);
-  return { kind: "signal", run, name: checkName(doing, "name", m.name), payload: m.payload, id: m.id };
+  return { kind: "signal", ...address, name: checkName(doing, "name", m.name), payload: m.payload, id: m.id };
 }
 
 export function checkQuery(m: QueryRequest): Of<"query"> {
   const doing = "query a run";
-  return { kind: "query", run: checkRun(doing, m.run), name: checkName(doing, "name", m.name), input: m.input };
+  return { kind: "query", ...checkAddress(doing, m.run), name: checkName(doing, "name", m.name), input: m.input };
 }
 
 export function checkResult(m: ResultRequest): Of<"await-result"> {
   const doing = "wait for a result";
   checkMs(doing, "wait_ms", m.waitMs);
-  return { kind: "await-result", run: checkRun(doing, m.run) };
+  return { kind: "await-result", ...checkAddress(doing, m.run), generation: m.generation };
 }
 
 export function checkCancel(m: CancelRequest): Of<"cancel"> {
   const doing = "cancel a run";
-  return { kind: "cancel", run: checkRun(doing, m.run), reason: checkText(doing, "reason", m.reason) };
+  return { kind: "cancel", ...checkAddress(doing, m.run), reason: checkText(doing, "reason", m.reason) };
 }
 
 export function checkTerminate(m: TerminateRequest): Of<"terminate"> {
   const doing = "terminate a run";
-  return { kind: "terminate", run: checkRun(doing, m.run), reason: checkText(doing, "reason", m.reason) };
+  return { kind: "terminate", ...checkAddress(doing, m.run), reason: checkText(doing, "reason", m.reason) };
 }
 
 /** `bundle` is empty where the run keeps the one it is pinned to or takes the newest. */
@@ -138,7 +152,7 @@ export function checkResume(m: ResumeRequest): Of<"resume"> {
   const doing = "resume a run";
   const bundle = checkHash(doing, "bundle", m.bundle);
   if (m.newest && bundle.length > 0) throw bad(doing, "newest", `is set together with "bundle", want one of them`);
-  return { kind: "resume", run: checkRun(doing, m.run), bundle };
+  return { kind: "resume", ...checkAddress(doing, m.run), bundle };
 }
 
 /** Checks a list request; 0 rows asked for means the default of 100. */

@@ -293,6 +293,10 @@ export const EventKind = {
   runResumed: 8,
   cancelRequested: 9,
   historyExpired: 10,
+  startQueued: 11,
+  startExpired: 12,
+  startCancelled: 13,
+  supersedeRequested: 14,
   activityScheduled: 16,
   activityCompleted: 17,
   activityFailed: 18,
@@ -304,6 +308,7 @@ export const EventKind = {
   signalReceived: 48,
   signalAwaited: 49,
   signalWaitCancelled: 50,
+  signalQueued: 51,
   signalSent: 64,
   signalSettled: 65,
   signalSendCancelled: 66,
@@ -405,6 +410,7 @@ export interface RunStarted {
   deadlineMs: number;
   idempotencyKey: string;
   seed: number;
+  ticket: number;
 }
 export interface RunStartedInit {
   generation?: number | undefined;
@@ -414,6 +420,7 @@ export interface RunStartedInit {
   deadlineMs?: number | undefined;
   idempotencyKey?: string | undefined;
   seed?: number | undefined;
+  ticket?: number | undefined;
 }
 
 export function encodeRunStarted(w: Writer, m: RunStartedInit): void {
@@ -424,6 +431,7 @@ export function encodeRunStarted(w: Writer, m: RunStartedInit): void {
   if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(40); w.varint(m.deadlineMs); }
   if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(50, m.idempotencyKey); }
   if (m.seed !== undefined && m.seed !== 0) { w.varint(56); w.varint(m.seed); }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(64); w.varint(m.ticket); }
 }
 
 export function decodeRunStarted(r: Reader, end: number): RunStarted {
@@ -434,6 +442,7 @@ export function decodeRunStarted(r: Reader, end: number): RunStarted {
   let deadlineMs_: number = 0;
   let idempotencyKey_: string = "";
   let seed_: number = 0;
+  let ticket_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -445,11 +454,12 @@ export function decodeRunStarted(r: Reader, end: number): RunStarted {
       case 40: deadlineMs_ = r.varint(); break;
       case 50: idempotencyKey_ = r.text(end); break;
       case 56: seed_ = r.varint(); break;
+      case 64: ticket_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { generation: generation_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, seed: seed_ };
+  return { generation: generation_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, seed: seed_, ticket: ticket_ };
 }
 
 export interface RunCompleted {
@@ -655,6 +665,146 @@ export function decodeCancelRequested(r: Reader, end: number): CancelRequested {
   }
   r.leave(end);
   return { reason: reason_ };
+}
+
+export interface StartQueued {
+  type: string;
+  bundle: Uint8Array;
+  input: Payload | undefined;
+  deadlineMs: number;
+  idempotencyKey: string;
+  budgetMs: number;
+}
+export interface StartQueuedInit {
+  type?: string | undefined;
+  bundle?: Uint8Array | undefined;
+  input?: PayloadInit | undefined;
+  deadlineMs?: number | undefined;
+  idempotencyKey?: string | undefined;
+  budgetMs?: number | undefined;
+}
+
+export function encodeStartQueued(w: Writer, m: StartQueuedInit): void {
+  if (m.type !== undefined && m.type !== "") { w.text(10, m.type); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
+  if (m.input !== undefined) { { const mark = w.begin(26); encodePayload(w, m.input); w.close(mark); } }
+  if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(32); w.varint(m.deadlineMs); }
+  if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(42, m.idempotencyKey); }
+  if (m.budgetMs !== undefined && m.budgetMs !== 0) { w.varint(48); w.varint(m.budgetMs); }
+}
+
+export function decodeStartQueued(r: Reader, end: number): StartQueued {
+  let type_: string = "";
+  let bundle_: Uint8Array = noBytes;
+  let input_: Payload | undefined;
+  let deadlineMs_: number = 0;
+  let idempotencyKey_: string = "";
+  let budgetMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: type_ = r.text(end); break;
+      case 18: bundle_ = r.view(end); break;
+      case 26: input_ = decodePayload(r, r.extent(end)); break;
+      case 32: deadlineMs_ = r.varint(); break;
+      case 42: idempotencyKey_ = r.text(end); break;
+      case 48: budgetMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, budgetMs: budgetMs_ };
+}
+
+export interface StartExpired {
+  ticket: number;
+  budgetMs: number;
+}
+export interface StartExpiredInit {
+  ticket?: number | undefined;
+  budgetMs?: number | undefined;
+}
+
+export function encodeStartExpired(w: Writer, m: StartExpiredInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.budgetMs !== undefined && m.budgetMs !== 0) { w.varint(16); w.varint(m.budgetMs); }
+}
+
+export function decodeStartExpired(r: Reader, end: number): StartExpired {
+  let ticket_: number = 0;
+  let budgetMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 16: budgetMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, budgetMs: budgetMs_ };
+}
+
+export interface StartCancelled {
+  ticket: number;
+  reason: string;
+}
+export interface StartCancelledInit {
+  ticket?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeStartCancelled(w: Writer, m: StartCancelledInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodeStartCancelled(r: Reader, end: number): StartCancelled {
+  let ticket_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, reason: reason_ };
+}
+
+export interface SupersedeRequested {
+  ticket: number;
+  reason: string;
+}
+export interface SupersedeRequestedInit {
+  ticket?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeSupersedeRequested(w: Writer, m: SupersedeRequestedInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodeSupersedeRequested(r: Reader, end: number): SupersedeRequested {
+  let ticket_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, reason: reason_ };
 }
 
 export interface HistoryExpired {
@@ -1140,6 +1290,46 @@ export function decodeSignalWaitCancelled(r: Reader, end: number): SignalWaitCan
   }
   r.leave(end);
   return { op: op_ };
+}
+
+export interface SignalQueued {
+  ticket: number;
+  name: string;
+  payload: Payload | undefined;
+  id: string;
+}
+export interface SignalQueuedInit {
+  ticket?: number | undefined;
+  name?: string | undefined;
+  payload?: PayloadInit | undefined;
+  id?: string | undefined;
+}
+
+export function encodeSignalQueued(w: Writer, m: SignalQueuedInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.payload !== undefined) { { const mark = w.begin(26); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+}
+
+export function decodeSignalQueued(r: Reader, end: number): SignalQueued {
+  let ticket_: number = 0;
+  let name_: string = "";
+  let payload_: Payload | undefined;
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 26: payload_ = decodePayload(r, r.extent(end)); break;
+      case 34: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, name: name_, payload: payload_, id: id_ };
 }
 
 export interface SignalSent {
@@ -2980,6 +3170,9 @@ export interface RunState {
   numberFloor: number;
   messagesSent: number;
   expiredEnd: number;
+  ticket: number;
+  queue: Contender[];
+  ending: Ending[];
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -3017,6 +3210,9 @@ export interface RunStateInit {
   numberFloor?: number | undefined;
   messagesSent?: number | undefined;
   expiredEnd?: number | undefined;
+  ticket?: number | undefined;
+  queue?: readonly ContenderInit[] | undefined;
+  ending?: readonly EndingInit[] | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -3055,6 +3251,9 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.numberFloor !== undefined && m.numberFloor !== 0) { w.varint(272); w.varint(m.numberFloor); }
   if (m.messagesSent !== undefined && m.messagesSent !== 0) { w.varint(280); w.varint(m.messagesSent); }
   if (m.expiredEnd !== undefined && m.expiredEnd !== 0) { w.varint(288); w.varint(m.expiredEnd); }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(296); w.varint(m.ticket); }
+  if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(306); encodeContender(w, item); w.close(mark); } }
+  if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(314); encodeEnding(w, item); w.close(mark); } }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -3093,6 +3292,9 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let numberFloor_: number = 0;
   let messagesSent_: number = 0;
   let expiredEnd_: number = 0;
+  let ticket_: number = 0;
+  const queue_: Contender[] = [];
+  const ending_: Ending[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3132,34 +3334,151 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 272: numberFloor_ = r.varint(); break;
       case 280: messagesSent_ = r.varint(); break;
       case 288: expiredEnd_ = r.varint(); break;
+      case 296: ticket_ = r.varint(); break;
+      case 306: queue_.push(decodeContender(r, r.extent(end))); break;
+      case 314: ending_.push(decodeEnding(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_ };
+}
+
+export interface Contender {
+  ticket: number;
+  type: string;
+  bundle: Uint8Array;
+  input: Payload | undefined;
+  deadlineMs: number;
+  idempotencyKey: string;
+  inputHash: Uint8Array;
+  queuedMs: number;
+  expiresAtMs: number;
+  signal: HeldSignal[];
+}
+export interface ContenderInit {
+  ticket?: number | undefined;
+  type?: string | undefined;
+  bundle?: Uint8Array | undefined;
+  input?: PayloadInit | undefined;
+  deadlineMs?: number | undefined;
+  idempotencyKey?: string | undefined;
+  inputHash?: Uint8Array | undefined;
+  queuedMs?: number | undefined;
+  expiresAtMs?: number | undefined;
+  signal?: readonly HeldSignalInit[] | undefined;
+}
+
+export function encodeContender(w: Writer, m: ContenderInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.type !== undefined && m.type !== "") { w.text(18, m.type); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(26, m.bundle); }
+  if (m.input !== undefined) { { const mark = w.begin(34); encodePayload(w, m.input); w.close(mark); } }
+  if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(40); w.varint(m.deadlineMs); }
+  if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(50, m.idempotencyKey); }
+  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(58, m.inputHash); }
+  if (m.queuedMs !== undefined && m.queuedMs !== 0) { w.varint(64); w.varint(m.queuedMs); }
+  if (m.expiresAtMs !== undefined && m.expiresAtMs !== 0) { w.varint(72); w.varint(m.expiresAtMs); }
+  if (m.signal !== undefined) for (const item of m.signal) { { const mark = w.begin(82); encodeHeldSignal(w, item); w.close(mark); } }
+}
+
+export function decodeContender(r: Reader, end: number): Contender {
+  let ticket_: number = 0;
+  let type_: string = "";
+  let bundle_: Uint8Array = noBytes;
+  let input_: Payload | undefined;
+  let deadlineMs_: number = 0;
+  let idempotencyKey_: string = "";
+  let inputHash_: Uint8Array = noBytes;
+  let queuedMs_: number = 0;
+  let expiresAtMs_: number = 0;
+  const signal_: HeldSignal[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 18: type_ = r.text(end); break;
+      case 26: bundle_ = r.view(end); break;
+      case 34: input_ = decodePayload(r, r.extent(end)); break;
+      case 40: deadlineMs_ = r.varint(); break;
+      case 50: idempotencyKey_ = r.text(end); break;
+      case 58: inputHash_ = r.view(end); break;
+      case 64: queuedMs_ = r.varint(); break;
+      case 72: expiresAtMs_ = r.varint(); break;
+      case 82: signal_.push(decodeHeldSignal(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, inputHash: inputHash_, queuedMs: queuedMs_, expiresAtMs: expiresAtMs_, signal: signal_ };
+}
+
+export interface HeldSignal {
+  seq: number;
+  name: string;
+  payload: Payload | undefined;
+  id: string;
+}
+export interface HeldSignalInit {
+  seq?: number | undefined;
+  name?: string | undefined;
+  payload?: PayloadInit | undefined;
+  id?: string | undefined;
+}
+
+export function encodeHeldSignal(w: Writer, m: HeldSignalInit): void {
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(8); w.varint(m.seq); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.payload !== undefined) { { const mark = w.begin(26); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+}
+
+export function decodeHeldSignal(r: Reader, end: number): HeldSignal {
+  let seq_: number = 0;
+  let name_: string = "";
+  let payload_: Payload | undefined;
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: seq_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 26: payload_ = decodePayload(r, r.extent(end)); break;
+      case 34: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { seq: seq_, name: name_, payload: payload_, id: id_ };
 }
 
 export interface UsedKey {
   key: string;
   inputHash: Uint8Array;
   generation: number;
+  ticket: number;
 }
 export interface UsedKeyInit {
   key?: string | undefined;
   inputHash?: Uint8Array | undefined;
   generation?: number | undefined;
+  ticket?: number | undefined;
 }
 
 export function encodeUsedKey(w: Writer, m: UsedKeyInit): void {
   if (m.key !== undefined && m.key !== "") { w.text(10, m.key); }
   if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(18, m.inputHash); }
   if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(32); w.varint(m.ticket); }
 }
 
 export function decodeUsedKey(r: Reader, end: number): UsedKey {
   let key_: string = "";
   let inputHash_: Uint8Array = noBytes;
   let generation_: number = 0;
+  let ticket_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3167,11 +3486,12 @@ export function decodeUsedKey(r: Reader, end: number): UsedKey {
       case 10: key_ = r.text(end); break;
       case 18: inputHash_ = r.view(end); break;
       case 24: generation_ = r.varint(); break;
+      case 32: ticket_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { key: key_, inputHash: inputHash_, generation: generation_ };
+  return { key: key_, inputHash: inputHash_, generation: generation_, ticket: ticket_ };
 }
 
 export interface UnclaimedSignal {
@@ -4459,6 +4779,7 @@ export const RunStatus = {
   terminated: 5,
   timedOut: 6,
   blocked: 7,
+  queued: 8,
 } as const;
 export type RunStatus = (typeof RunStatus)[keyof typeof RunStatus];
 
@@ -4689,6 +5010,8 @@ export interface StartRequest {
   deadlineMs: number;
   awaitResult: boolean;
   bundle: Uint8Array;
+  requestBudgetMs: number;
+  overrideReason: string;
 }
 export interface StartRequestInit {
   namespace?: string | undefined;
@@ -4700,6 +5023,8 @@ export interface StartRequestInit {
   deadlineMs?: number | undefined;
   awaitResult?: boolean | undefined;
   bundle?: Uint8Array | undefined;
+  requestBudgetMs?: number | undefined;
+  overrideReason?: string | undefined;
 }
 
 export function encodeStartRequest(w: Writer, m: StartRequestInit): void {
@@ -4712,6 +5037,8 @@ export function encodeStartRequest(w: Writer, m: StartRequestInit): void {
   if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(56); w.varint(m.deadlineMs); }
   if (m.awaitResult === true) { w.varint(64); w.varint(1); }
   if (m.bundle !== undefined && m.bundle.length > 0) { w.field(74, m.bundle); }
+  if (m.requestBudgetMs !== undefined && m.requestBudgetMs !== 0) { w.varint(80); w.varint(m.requestBudgetMs); }
+  if (m.overrideReason !== undefined && m.overrideReason !== "") { w.text(90, m.overrideReason); }
 }
 
 export function decodeStartRequest(r: Reader, end: number): StartRequest {
@@ -4724,6 +5051,8 @@ export function decodeStartRequest(r: Reader, end: number): StartRequest {
   let deadlineMs_: number = 0;
   let awaitResult_: boolean = false;
   let bundle_: Uint8Array = noBytes;
+  let requestBudgetMs_: number = 0;
+  let overrideReason_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4737,11 +5066,13 @@ export function decodeStartRequest(r: Reader, end: number): StartRequest {
       case 56: deadlineMs_ = r.varint(); break;
       case 64: awaitResult_ = r.varint() !== 0; break;
       case 74: bundle_ = r.view(end); break;
+      case 80: requestBudgetMs_ = r.varint(); break;
+      case 90: overrideReason_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, type: type_, input: input_, instance: instance_, contention: contention_, idempotencyKey: idempotencyKey_, deadlineMs: deadlineMs_, awaitResult: awaitResult_, bundle: bundle_ };
+  return { namespace: namespace_, type: type_, input: input_, instance: instance_, contention: contention_, idempotencyKey: idempotencyKey_, deadlineMs: deadlineMs_, awaitResult: awaitResult_, bundle: bundle_, requestBudgetMs: requestBudgetMs_, overrideReason: overrideReason_ };
 }
 
 export interface StartReply {
@@ -4749,12 +5080,16 @@ export interface StartReply {
   generation: number;
   attached: boolean;
   outcome: Outcome | undefined;
+  ticket: number;
+  place: number;
 }
 export interface StartReplyInit {
   run?: string | undefined;
   generation?: number | undefined;
   attached?: boolean | undefined;
   outcome?: OutcomeInit | undefined;
+  ticket?: number | undefined;
+  place?: number | undefined;
 }
 
 export function encodeStartReply(w: Writer, m: StartReplyInit): void {
@@ -4762,6 +5097,8 @@ export function encodeStartReply(w: Writer, m: StartReplyInit): void {
   if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
   if (m.attached === true) { w.varint(24); w.varint(1); }
   if (m.outcome !== undefined) { { const mark = w.begin(34); encodeOutcome(w, m.outcome); w.close(mark); } }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(40); w.varint(m.ticket); }
+  if (m.place !== undefined && m.place !== 0) { w.varint(48); w.varint(m.place); }
 }
 
 export function decodeStartReply(r: Reader, end: number): StartReply {
@@ -4769,6 +5106,8 @@ export function decodeStartReply(r: Reader, end: number): StartReply {
   let generation_: number = 0;
   let attached_: boolean = false;
   let outcome_: Outcome | undefined;
+  let ticket_: number = 0;
+  let place_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4777,11 +5116,13 @@ export function decodeStartReply(r: Reader, end: number): StartReply {
       case 16: generation_ = r.varint(); break;
       case 24: attached_ = r.varint() !== 0; break;
       case 34: outcome_ = decodeOutcome(r, r.extent(end)); break;
+      case 40: ticket_ = r.varint(); break;
+      case 48: place_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, generation: generation_, attached: attached_, outcome: outcome_ };
+  return { run: run_, generation: generation_, attached: attached_, outcome: outcome_, ticket: ticket_, place: place_ };
 }
 
 export interface Outcome {
@@ -4947,31 +5288,36 @@ export function decodeQueryReply(r: Reader, end: number): QueryReply {
 export interface ResultRequest {
   run: string;
   waitMs: number;
+  generation: number;
 }
 export interface ResultRequestInit {
   run?: string | undefined;
   waitMs?: number | undefined;
+  generation?: number | undefined;
 }
 
 export function encodeResultRequest(w: Writer, m: ResultRequestInit): void {
   if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
   if (m.waitMs !== undefined && m.waitMs !== 0) { w.varint(16); w.varint(m.waitMs); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
 }
 
 export function decodeResultRequest(r: Reader, end: number): ResultRequest {
   let run_: string = "";
   let waitMs_: number = 0;
+  let generation_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: run_ = r.text(end); break;
       case 16: waitMs_ = r.varint(); break;
+      case 24: generation_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, waitMs: waitMs_ };
+  return { run: run_, waitMs: waitMs_, generation: generation_ };
 }
 
 export interface ResultReply {
@@ -5350,6 +5696,9 @@ export interface DescribeReply {
   cancelRequested: boolean;
   deadlineAtMs: number;
   expiredEnd: number;
+  ticket: number;
+  queue: QueuedStart[];
+  ending: Ending[];
 }
 export interface DescribeReplyInit {
   summary?: RunSummaryInit | undefined;
@@ -5362,6 +5711,9 @@ export interface DescribeReplyInit {
   cancelRequested?: boolean | undefined;
   deadlineAtMs?: number | undefined;
   expiredEnd?: number | undefined;
+  ticket?: number | undefined;
+  queue?: readonly QueuedStartInit[] | undefined;
+  ending?: readonly EndingInit[] | undefined;
 }
 
 export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
@@ -5375,6 +5727,9 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.cancelRequested === true) { w.varint(64); w.varint(1); }
   if (m.deadlineAtMs !== undefined && m.deadlineAtMs !== 0) { w.varint(72); w.varint(m.deadlineAtMs); }
   if (m.expiredEnd !== undefined && m.expiredEnd !== 0) { w.varint(80); w.varint(m.expiredEnd); }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(88); w.varint(m.ticket); }
+  if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(98); encodeQueuedStart(w, item); w.close(mark); } }
+  if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(106); encodeEnding(w, item); w.close(mark); } }
 }
 
 export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
@@ -5388,6 +5743,9 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   let cancelRequested_: boolean = false;
   let deadlineAtMs_: number = 0;
   let expiredEnd_: number = 0;
+  let ticket_: number = 0;
+  const queue_: QueuedStart[] = [];
+  const ending_: Ending[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5402,11 +5760,99 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 64: cancelRequested_ = r.varint() !== 0; break;
       case 72: deadlineAtMs_ = r.varint(); break;
       case 80: expiredEnd_ = r.varint(); break;
+      case 88: ticket_ = r.varint(); break;
+      case 98: queue_.push(decodeQueuedStart(r, r.extent(end))); break;
+      case 106: ending_.push(decodeEnding(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_ };
+}
+
+export interface QueuedStart {
+  ticket: number;
+  type: string;
+  queuedMs: number;
+  expiresAtMs: number;
+  bundle: Uint8Array;
+  signals: number;
+}
+export interface QueuedStartInit {
+  ticket?: number | undefined;
+  type?: string | undefined;
+  queuedMs?: number | undefined;
+  expiresAtMs?: number | undefined;
+  bundle?: Uint8Array | undefined;
+  signals?: number | undefined;
+}
+
+export function encodeQueuedStart(w: Writer, m: QueuedStartInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.type !== undefined && m.type !== "") { w.text(18, m.type); }
+  if (m.queuedMs !== undefined && m.queuedMs !== 0) { w.varint(24); w.varint(m.queuedMs); }
+  if (m.expiresAtMs !== undefined && m.expiresAtMs !== 0) { w.varint(32); w.varint(m.expiresAtMs); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(42, m.bundle); }
+  if (m.signals !== undefined && m.signals !== 0) { w.varint(48); w.varint(m.signals); }
+}
+
+export function decodeQueuedStart(r: Reader, end: number): QueuedStart {
+  let ticket_: number = 0;
+  let type_: string = "";
+  let queuedMs_: number = 0;
+  let expiresAtMs_: number = 0;
+  let bundle_: Uint8Array = noBytes;
+  let signals_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 18: type_ = r.text(end); break;
+      case 24: queuedMs_ = r.varint(); break;
+      case 32: expiresAtMs_ = r.varint(); break;
+      case 42: bundle_ = r.view(end); break;
+      case 48: signals_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, type: type_, queuedMs: queuedMs_, expiresAtMs: expiresAtMs_, bundle: bundle_, signals: signals_ };
+}
+
+export interface Ending {
+  ticket: number;
+  generation: number;
+  outcome: Outcome | undefined;
+}
+export interface EndingInit {
+  ticket?: number | undefined;
+  generation?: number | undefined;
+  outcome?: OutcomeInit | undefined;
+}
+
+export function encodeEnding(w: Writer, m: EndingInit): void {
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.outcome !== undefined) { { const mark = w.begin(26); encodeOutcome(w, m.outcome); w.close(mark); } }
+}
+
+export function decodeEnding(r: Reader, end: number): Ending {
+  let ticket_: number = 0;
+  let generation_: number = 0;
+  let outcome_: Outcome | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: ticket_ = r.varint(); break;
+      case 16: generation_ = r.varint(); break;
+      case 26: outcome_ = decodeOutcome(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { ticket: ticket_, generation: generation_, outcome: outcome_ };
 }
 
 export interface PendingSummary {

@@ -50,8 +50,15 @@ export interface ClientOptions {
 export interface StartOptions {
   /** Business name of the run; left out: a unique one is made. */
   readonly instance?: string;
-  /** What to do where a run of the instance is live; left out: "attach". */
-  readonly contention?: "attach" | "reject";
+  /**
+   * What to do where a run of the instance is live: "attach" to it (so where left out), "reject" the start,
+   * "queue" behind it and those that wait already, or "supersede" it, which ends it at once.
+   */
+  readonly contention?: "attach" | "reject" | "queue" | "supersede";
+  /** Why the live run is ended: "supersede" demands it, and it is kept in that run's history. */
+  readonly overrideReason?: string;
+  /** Longest time in the queue in milliseconds, from when the start was taken; then its run never begins. */
+  readonly budgetMs?: number;
   /** Starts with the same key, type and input are one start. */
   readonly idempotencyKey?: string;
   /** Time the run may take in all, in milliseconds. */
@@ -124,7 +131,8 @@ export class HopClient {
    */
   async start<W extends WorkflowRef>(workflow: W, input?: InputOf<W>, options: StartOptions = {}): Promise<RunHandle<OutputOf<W>>> {
     const reply = await this.send(workflow, input, { ...options, awaitResult: false });
-    return new RunHandle<OutputOf<W>>(this, { id: reply.run, generation: reply.generation, isAttached: reply.attached });
+    const { run: id, generation, attached: isAttached, place: queuePlace } = reply;
+    return new RunHandle<OutputOf<W>>(this, { id, generation, isAttached, queuePlace });
   }
 
   /** Starts a run and waits for its value, in one request. Throws like `start` and `RunHandle.result`. */
@@ -140,8 +148,9 @@ export class HopClient {
     return new RunHandle<Output>(this, { id });
   }
 
-  async outcome(run: string, options: WaitOptions = {}): Promise<Outcome> {
-    const reply = await this.session.ask<"result">({ kind: "result", value: { run, waitMs: options.waitMs ?? 0 } }, true);
+  async outcome(run: string, options: WaitOptions & { readonly generation?: number } = {}): Promise<Outcome> {
+    const { waitMs = 0, generation = 0 } = options;
+    const reply = await this.session.ask<"result">({ kind: "result", value: { run, waitMs, generation } }, true);
     return readOutcome(reply.outcome, this.fetchBlob);
   }
 
@@ -237,7 +246,7 @@ export class HopClient {
   private readonly fetchBlob = (sha256: Uint8Array) => this.blob(sha256);
 
   private send(workflow: WorkflowRef, input: unknown, options: StartOptions & { readonly awaitResult: boolean }): Promise<StartReply> {
-    const { instance, contention, deadlineMs, bundle, awaitResult } = options;
+    const { instance, contention, overrideReason, budgetMs: requestBudgetMs, deadlineMs, bundle, awaitResult } = options;
     let { idempotencyKey } = options;
     // Sent twice, a start must be one start. A made-up name belongs to it alone; where the caller
     // chose the name, a later start of the same name is told apart by a key.
@@ -249,6 +258,8 @@ export class HopClient {
       input: toPayload(input),
       instance: name,
       contention,
+      overrideReason,
+      requestBudgetMs,
       idempotencyKey,
       deadlineMs,
       awaitResult,

@@ -16,7 +16,7 @@ export interface HistoryOptions {
 
 /** What a handle asks of its client. */
 export interface RunOperations {
-  outcome(run: string, options: WaitOptions): Promise<Outcome>;
+  outcome(run: string, options: WaitOptions & { readonly generation?: number }): Promise<Outcome>;
   signal(run: string, signal: { readonly name: string; readonly value?: unknown; readonly id?: string }): Promise<void>;
   query(run: string, query: { readonly name: string; readonly input?: unknown }): Promise<unknown>;
   cancel(run: string, reason: string): Promise<void>;
@@ -27,24 +27,31 @@ export interface RunOperations {
 }
 
 export class RunHandle<Output = unknown> {
-  /** namespace:instance */
+  /** namespace:instance; of a start that was queued ticket@namespace:instance, which stays its own. */
   readonly id: string;
-  /** Generation that a start made or attached to; 0 where the handle was made from an id. */
+  /** Generation that a start made or attached to; 0 where it was queued, or the handle was made from an id. */
   readonly generation: number;
+  /** Place in the queue that the start was given, from 1; 0 = it did not wait. */
+  readonly queuePlace: number;
   /** The start met a run that was there already. */
   readonly isAttached: boolean;
   private readonly client: RunOperations;
 
-  constructor(client: RunOperations, run: { readonly id: string; readonly generation?: number; readonly isAttached?: boolean }) {
+  constructor(
+    client: RunOperations,
+    run: { readonly id: string; readonly generation?: number; readonly isAttached?: boolean; readonly queuePlace?: number },
+  ) {
     this.client = client;
     this.id = run.id;
     this.generation = run.generation ?? 0;
     this.isAttached = run.isAttached ?? false;
+    this.queuePlace = run.queuePlace ?? 0;
   }
 
   /**
-   * Waits for the run's end and returns its value. Throws `WorkflowFailedError` where it did not
-   * complete, `HopError` BUDGET_EXPIRED when `waitMs` are over before.
+   * Waits for the run's end and returns its value: that of the run which the start made or met, also
+   * where another followed. Throws `WorkflowFailedError` where it did not complete, `HopError`
+   * BUDGET_EXPIRED when `waitMs` are over before, or the start's own budget in the queue.
    */
   async result(options: WaitOptions = {}): Promise<Output> {
     return completedValue(this.id, await this.outcome(options)) as Output;
@@ -52,7 +59,7 @@ export class RunHandle<Output = unknown> {
 
   /** Waits like `result`, but tells how the run ended, or that it still runs, without throwing. */
   outcome(options: WaitOptions = {}): Promise<Outcome> {
-    return this.client.outcome(this.id, options);
+    return this.client.outcome(this.id, { ...options, generation: this.generation });
   }
 
   /** Resolves when the signal is durable. `id`: the same one twice is one signal; left out, one is made. */

@@ -171,9 +171,12 @@ export class ShardBench {
   describe(run: string): string {
     const found = this.machine.describe(`run/${run}` as Partition);
     if (found === undefined) return "no such run";
-    const { summary, size, pending } = found;
+    const { summary, size, pending, queue } = found;
     const state = `generation ${summary?.generation} status ${summary?.status} size ${size}${summary?.note === "" ? "" : ` note ${summary?.note}`}`;
-    return [state, ...pending.map((o) => `op ${o.op} ${o.name || "timer"} attempt ${o.attempt} waits for ${o.waitsFor}`)].join("\n");
+    const waiting = queue.map((one) => `start ${one.ticket} waits${one.signals > 0 ? ` with ${one.signals} signals` : ""}`);
+    return [state, ...waiting, ...pending.map((o) => `op ${o.op} ${o.name || "timer"} attempt ${o.attempt} waits for ${o.waitsFor}`)].join(
+      "\n",
+    );
   }
 
   /** The oldest envelope arrives; what is sent twice arrives and stays on its way. */
@@ -278,7 +281,7 @@ function recordLines(index: number, body: Uint8Array): string[] {
 function bodyText({ kind, body }: RunEvent): string {
   switch (kind) {
     case EventKind.runStarted:
-      return ` generation ${body.generation}`;
+      return ` generation ${body.generation}${body.ticket === 0 ? "" : ` of ticket ${body.ticket}`}`;
     case EventKind.activityScheduled:
       return ` op ${body.op} ${body.name}`;
     case EventKind.activityRetried:
@@ -301,6 +304,15 @@ function bodyText({ kind, body }: RunEvent): string {
     case EventKind.signalSettled:
     case EventKind.resultReceived:
       return ` op ${body.op}${body.failure === undefined ? "" : ` ${body.failure.type}: ${body.failure.message}`}`;
+    case EventKind.startExpired:
+      return ` ${body.ticket} after ${body.budgetMs}`;
+    case EventKind.startCancelled:
+    case EventKind.supersedeRequested:
+      return ` ${body.ticket}: ${body.reason}`;
+    case EventKind.signalQueued:
+      return ` ${body.name} for ${body.ticket}`;
+    case EventKind.runTerminated:
+      return `: ${body.reason}`;
     case EventKind.runBlocked:
       return ` ${body.cause}: ${body.message}`;
     case EventKind.runFailed:
@@ -313,7 +325,7 @@ function bodyText({ kind, body }: RunEvent): string {
 function replyLine({ reply }: Extract<Effect, { kind: "reply" }>): string {
   switch (reply.kind) {
     case "started":
-      return `started ${reply.run} generation ${reply.generation}${reply.attached ? " attached" : ""}${reply.outcome === undefined ? "" : ` outcome ${reply.outcome.status}`}`;
+      return `started ${reply.ticket === undefined ? "" : `${reply.ticket}@`}${reply.run} ${reply.place === undefined ? `generation ${reply.generation}` : `queued at ${reply.place}`}${reply.attached ? " attached" : ""}${reply.outcome === undefined ? "" : ` outcome ${reply.outcome.status}`}`;
     case "signalled":
       return `signalled seq ${reply.seq}`;
     case "outcome":

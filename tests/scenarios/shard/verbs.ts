@@ -1,4 +1,5 @@
 /** The directives of shard scenarios. */
+import { contentions } from "#core/run";
 import { type ActivityOptionsInit, type CommandInit, CommandKind } from "#proto";
 import type { Directive, Handle } from "../../datadriven.ts";
 import { asRun, payload, ShardBench } from "./shard-bench.ts";
@@ -55,6 +56,7 @@ export function openShard(): Handle {
 function verb(bench: ShardBench, d: Directive): string {
   const get = (name: string) => d.args.get(name) ?? "";
   const run = asRun(get("run"));
+  const to = { run, ticket: Number(get("ticket") || 0) };
   switch (d.cmd) {
     case "start":
       return bench.command({
@@ -63,23 +65,25 @@ function verb(bench: ShardBench, d: Directive): string {
         type: get("type") || "order",
         bundle: bundle(get("bundle")),
         input: payload(get("input") || "1"),
-        contention: d.args.has("reject") ? "reject" : "attach",
+        contention: contentions.find((one) => d.args.has(one)) ?? "attach",
+        budgetMs: Number(get("budget") || 0),
+        overrideReason: get("supersede"),
         idempotencyKey: get("key"),
         deadlineMs: Number(get("deadline") || 0),
         awaitResult: d.args.has("await"),
       });
     case "signal":
-      return bench.command({ kind: "signal", run, name: get("name"), payload: undefined, id: get("id") });
+      return bench.command({ kind: "signal", ...to, name: get("name"), payload: undefined, id: get("id") });
     case "cancel":
-      return bench.command({ kind: "cancel", run, reason: "not needed" });
+      return bench.command({ kind: "cancel", ...to, reason: "not needed" });
     case "terminate":
-      return bench.command({ kind: "terminate", run, reason: "wrong" });
+      return bench.command({ kind: "terminate", ...to, reason: "wrong" });
     case "resume":
-      return bench.command({ kind: "resume", run, bundle: get("bundle") === "" ? new Uint8Array(0) : bundle(get("bundle")) });
+      return bench.command({ kind: "resume", ...to, bundle: get("bundle") === "" ? new Uint8Array(0) : bundle(get("bundle")) });
     case "result":
-      return bench.command({ kind: "await-result", run });
+      return bench.command({ kind: "await-result", ...to, generation: Number(get("generation") || 0) });
     case "query":
-      return bench.command({ kind: "query", run, name: get("name") || "state", input: undefined });
+      return bench.command({ kind: "query", ...to, name: get("name") || "state", input: undefined });
     case "describe":
       return bench.describe(run);
     case "activated":

@@ -224,7 +224,8 @@ export declare type StartRequest = Message<"hopskip.v1.StartRequest"> & {
   instance: string;
 
   /**
-   * "attach" (also when empty) or "reject".
+   * What to do where a run of the instance is live: "attach" (also when empty), "reject", "queue" or
+   * "supersede".
    *
    * @generated from field: string contention = 5;
    */
@@ -254,6 +255,20 @@ export declare type StartRequest = Message<"hopskip.v1.StartRequest"> & {
    * @generated from field: bytes bundle = 9;
    */
   bundle: Uint8Array;
+
+  /**
+   * Longest time in the queue, from when the start was taken: then it leaves without a run; 0 = no limit.
+   *
+   * @generated from field: uint64 request_budget_ms = 10;
+   */
+  requestBudgetMs: bigint;
+
+  /**
+   * Why the live run is ended; "supersede" demands it.
+   *
+   * @generated from field: string override_reason = 11;
+   */
+  overrideReason: string;
 };
 
 /**
@@ -267,13 +282,15 @@ export declare const StartRequestSchema: GenMessage<StartRequest>;
  */
 export declare type StartReply = Message<"hopskip.v1.StartReply"> & {
   /**
-   * namespace:instance
+   * namespace:instance; of a start that was queued ticket@namespace:instance, which stays its own.
    *
    * @generated from field: string run = 1;
    */
   run: string;
 
   /**
+   * 0 = it is queued.
+   *
    * @generated from field: uint32 generation = 2;
    */
   generation: number;
@@ -287,6 +304,20 @@ export declare type StartReply = Message<"hopskip.v1.StartReply"> & {
    * @generated from field: hopskip.v1.Outcome outcome = 4;
    */
   outcome?: Outcome | undefined;
+
+  /**
+   * Between nodes, where `run` is without it; 0 = it was not queued.
+   *
+   * @generated from field: uint64 ticket = 5;
+   */
+  ticket: bigint;
+
+  /**
+   * In the queue, from 1; 0 = it does not wait.
+   *
+   * @generated from field: uint32 place = 6;
+   */
+  place: number;
 };
 
 /**
@@ -427,6 +458,13 @@ export declare type ResultRequest = Message<"hopskip.v1.ResultRequest"> & {
    * @generated from field: uint64 wait_ms = 2;
    */
   waitMs: bigint;
+
+  /**
+   * The run of this generation, also when another followed it; 0 = the newest.
+   *
+   * @generated from field: uint32 generation = 3;
+   */
+  generation: number;
 };
 
 /**
@@ -756,6 +794,27 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
    * @generated from field: uint64 expired_end = 10;
    */
   expiredEnd: bigint;
+
+  /**
+   * Of the newest generation; 0 = its start was not queued.
+   *
+   * @generated from field: uint64 ticket = 11;
+   */
+  ticket: bigint;
+
+  /**
+   * Starts that wait for the name, the next first.
+   *
+   * @generated from field: repeated hopskip.v1.QueuedStart queue = 12;
+   */
+  queue: QueuedStart[];
+
+  /**
+   * How starts before the newest generation ended, the latest last; few are remembered.
+   *
+   * @generated from field: repeated hopskip.v1.Ending ending = 13;
+   */
+  ending: Ending[];
 };
 
 /**
@@ -763,6 +822,81 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
  * Use `create(DescribeReplySchema)` to create a new message.
  */
 export declare const DescribeReplySchema: GenMessage<DescribeReply>;
+
+/**
+ * @generated from message hopskip.v1.QueuedStart
+ */
+export declare type QueuedStart = Message<"hopskip.v1.QueuedStart"> & {
+  /**
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: uint64 queued_ms = 3;
+   */
+  queuedMs: bigint;
+
+  /**
+   * Leaves the queue then; 0 = never.
+   *
+   * @generated from field: uint64 expires_at_ms = 4;
+   */
+  expiresAtMs: bigint;
+
+  /**
+   * @generated from field: bytes bundle = 5;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * Signals that wait with it.
+   *
+   * @generated from field: uint32 signals = 6;
+   */
+  signals: number;
+};
+
+/**
+ * Describes the message hopskip.v1.QueuedStart.
+ * Use `create(QueuedStartSchema)` to create a new message.
+ */
+export declare const QueuedStartSchema: GenMessage<QueuedStart>;
+
+/**
+ * @generated from message hopskip.v1.Ending
+ */
+export declare type Ending = Message<"hopskip.v1.Ending"> & {
+  /**
+   * 0 = it was not queued.
+   *
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * 0 = it never began: its status is that of a run cancelled, or timed out in the queue.
+   *
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: hopskip.v1.Outcome outcome = 3;
+   */
+  outcome?: Outcome | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.Ending.
+ * Use `create(EndingSchema)` to create a new message.
+ */
+export declare const EndingSchema: GenMessage<Ending>;
 
 /**
  * @generated from message hopskip.v1.PendingSummary
@@ -1061,6 +1195,13 @@ export enum RunStatus {
    * @generated from enum value: RUN_STATUS_BLOCKED = 7;
    */
   BLOCKED = 7,
+
+  /**
+   * A start that waits for the run before it: no run yet.
+   *
+   * @generated from enum value: RUN_STATUS_QUEUED = 8;
+   */
+  QUEUED = 8,
 }
 
 /**

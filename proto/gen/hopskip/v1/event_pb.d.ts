@@ -119,6 +119,13 @@ export declare type RunStarted = Message<"hopskip.v1.RunStarted"> & {
    * @generated from field: uint32 seed = 7;
    */
   seed: number;
+
+  /**
+   * The start waited in the queue of the name, as this `StartQueued`; 0 = it did not wait.
+   *
+   * @generated from field: uint64 ticket = 8;
+   */
+  ticket: bigint;
 };
 
 /**
@@ -264,6 +271,122 @@ export declare type CancelRequested = Message<"hopskip.v1.CancelRequested"> & {
  * Use `create(CancelRequestedSchema)` to create a new message.
  */
 export declare const CancelRequestedSchema: GenMessage<CancelRequested>;
+
+/**
+ * A start waits until the run that is live, and those queued before it, have ended. The seq of this
+ * event is its ticket.
+ *
+ * @generated from message hopskip.v1.StartQueued
+ */
+export declare type StartQueued = Message<"hopskip.v1.StartQueued"> & {
+  /**
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: bytes bundle = 2;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 3;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * From its start on, as in `RunStarted`.
+   *
+   * @generated from field: uint64 deadline_ms = 4;
+   */
+  deadlineMs: bigint;
+
+  /**
+   * @generated from field: string idempotency_key = 5;
+   */
+  idempotencyKey: string;
+
+  /**
+   * Milliseconds it may wait; 0 = as long as it takes.
+   *
+   * @generated from field: uint64 budget_ms = 6;
+   */
+  budgetMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.StartQueued.
+ * Use `create(StartQueuedSchema)` to create a new message.
+ */
+export declare const StartQueuedSchema: GenMessage<StartQueued>;
+
+/**
+ * It waited as long as it was to, and leaves the queue.
+ *
+ * @generated from message hopskip.v1.StartExpired
+ */
+export declare type StartExpired = Message<"hopskip.v1.StartExpired"> & {
+  /**
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: uint64 budget_ms = 2;
+   */
+  budgetMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.StartExpired.
+ * Use `create(StartExpiredSchema)` to create a new message.
+ */
+export declare const StartExpiredSchema: GenMessage<StartExpired>;
+
+/**
+ * @generated from message hopskip.v1.StartCancelled
+ */
+export declare type StartCancelled = Message<"hopskip.v1.StartCancelled"> & {
+  /**
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.StartCancelled.
+ * Use `create(StartCancelledSchema)` to create a new message.
+ */
+export declare const StartCancelledSchema: GenMessage<StartCancelled>;
+
+/**
+ * The live run is to end at once, for the queued start to take its place before all others: why,
+ * said by who caused this event.
+ *
+ * @generated from message hopskip.v1.SupersedeRequested
+ */
+export declare type SupersedeRequested = Message<"hopskip.v1.SupersedeRequested"> & {
+  /**
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.SupersedeRequested.
+ * Use `create(SupersedeRequestedSchema)` to create a new message.
+ */
+export declare const SupersedeRequestedSchema: GenMessage<SupersedeRequested>;
 
 /**
  * Retention takes the events before this one away: their number is this one's seq, the hash of the
@@ -657,6 +780,39 @@ export declare type SignalWaitCancelled = Message<"hopskip.v1.SignalWaitCancelle
  * Use `create(SignalWaitCancelledSchema)` to create a new message.
  */
 export declare const SignalWaitCancelledSchema: GenMessage<SignalWaitCancelled>;
+
+/**
+ * A signal for a start that waits: its run receives it right after its start.
+ *
+ * @generated from message hopskip.v1.SignalQueued
+ */
+export declare type SignalQueued = Message<"hopskip.v1.SignalQueued"> & {
+  /**
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload payload = 3;
+   */
+  payload?: Payload | undefined;
+
+  /**
+   * @generated from field: string id = 4;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message hopskip.v1.SignalQueued.
+ * Use `create(SignalQueuedSchema)` to create a new message.
+ */
+export declare const SignalQueuedSchema: GenMessage<SignalQueued>;
 
 /**
  * The run signals run `to`: message `number` between the two partitions.
@@ -1490,6 +1646,26 @@ export enum EventKind {
   HISTORY_EXPIRED = 10,
 
   /**
+   * @generated from enum value: EVENT_KIND_START_QUEUED = 11;
+   */
+  START_QUEUED = 11,
+
+  /**
+   * @generated from enum value: EVENT_KIND_START_EXPIRED = 12;
+   */
+  START_EXPIRED = 12,
+
+  /**
+   * @generated from enum value: EVENT_KIND_START_CANCELLED = 13;
+   */
+  START_CANCELLED = 13,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SUPERSEDE_REQUESTED = 14;
+   */
+  SUPERSEDE_REQUESTED = 14,
+
+  /**
    * @generated from enum value: EVENT_KIND_ACTIVITY_SCHEDULED = 16;
    */
   ACTIVITY_SCHEDULED = 16,
@@ -1543,6 +1719,11 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_SIGNAL_WAIT_CANCELLED = 50;
    */
   SIGNAL_WAIT_CANCELLED = 50,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SIGNAL_QUEUED = 51;
+   */
+  SIGNAL_QUEUED = 51,
 
   /**
    * @generated from enum value: EVENT_KIND_SIGNAL_SENT = 64;

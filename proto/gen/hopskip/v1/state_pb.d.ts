@@ -6,6 +6,7 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Payload } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
+import type { Ending } from "./client_pb.js";
 
 /**
  * Describes the file hopskip/v1/state.proto.
@@ -211,6 +212,27 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: uint64 expired_end = 36;
    */
   expiredEnd: bigint;
+
+  /**
+   * Of the start that made the generation; 0 = it was not queued.
+   *
+   * @generated from field: uint64 ticket = 37;
+   */
+  ticket: bigint;
+
+  /**
+   * Starts that wait, the next first.
+   *
+   * @generated from field: repeated hopskip.v1.Contender queue = 38;
+   */
+  queue: Contender[];
+
+  /**
+   * How starts before this generation ended, the latest last.
+   *
+   * @generated from field: repeated hopskip.v1.Ending ending = 39;
+   */
+  ending: Ending[];
 };
 
 /**
@@ -218,6 +240,106 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
  * Use `create(RunStateSchema)` to create a new message.
  */
 export declare const RunStateSchema: GenMessage<RunState>;
+
+/**
+ * A start that waits in its name's queue.
+ *
+ * @generated from message hopskip.v1.Contender
+ */
+export declare type Contender = Message<"hopskip.v1.Contender"> & {
+  /**
+   * Sequence of its `StartQueued`.
+   *
+   * @generated from field: uint64 ticket = 1;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: bytes bundle = 3;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 4;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * @generated from field: uint64 deadline_ms = 5;
+   */
+  deadlineMs: bigint;
+
+  /**
+   * @generated from field: string idempotency_key = 6;
+   */
+  idempotencyKey: string;
+
+  /**
+   * @generated from field: bytes input_hash = 7;
+   */
+  inputHash: Uint8Array;
+
+  /**
+   * @generated from field: uint64 queued_ms = 8;
+   */
+  queuedMs: bigint;
+
+  /**
+   * 0 = never.
+   *
+   * @generated from field: uint64 expires_at_ms = 9;
+   */
+  expiresAtMs: bigint;
+
+  /**
+   * @generated from field: repeated hopskip.v1.HeldSignal signal = 10;
+   */
+  signal: HeldSignal[];
+};
+
+/**
+ * Describes the message hopskip.v1.Contender.
+ * Use `create(ContenderSchema)` to create a new message.
+ */
+export declare const ContenderSchema: GenMessage<Contender>;
+
+/**
+ * @generated from message hopskip.v1.HeldSignal
+ */
+export declare type HeldSignal = Message<"hopskip.v1.HeldSignal"> & {
+  /**
+   * Sequence of its `SignalQueued`.
+   *
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload payload = 3;
+   */
+  payload?: Payload | undefined;
+
+  /**
+   * @generated from field: string id = 4;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message hopskip.v1.HeldSignal.
+ * Use `create(HeldSignalSchema)` to create a new message.
+ */
+export declare const HeldSignalSchema: GenMessage<HeldSignal>;
 
 /**
  * An idempotency key that started a generation, and the hash of what it started.
@@ -236,9 +358,18 @@ export declare type UsedKey = Message<"hopskip.v1.UsedKey"> & {
   inputHash: Uint8Array;
 
   /**
+   * 0 = the start was queued and never began.
+   *
    * @generated from field: uint32 generation = 3;
    */
   generation: number;
+
+  /**
+   * 0 = it was not queued.
+   *
+   * @generated from field: uint64 ticket = 4;
+   */
+  ticket: bigint;
 };
 
 /**

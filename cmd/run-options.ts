@@ -1,0 +1,19 @@
+/** What `hop run` may be told. */
+import { type Command, Option } from "commander";
+
+const contentions = ["attach", "reject", "queue", "supersede"];
+
+export function runOptions(command: Command): Command {
+  return command
+    .option("--input <json>", "input: JSON, @file, or - for standard input")
+    .option("--input-lines <file>", "start one run for each line of JSON in a file, or - for standard input")
+    .option("--instance <name>", "business name of the run: one is live at a time")
+    .option("--instance-field <name>", "with --input-lines: field of each input that holds the run's name")
+    .addOption(new Option("--contention <policy>", "when a run of this instance is live").choices(contentions))
+    .option("--override-reason <text>", "with --contention supersede: why the live run is ended; kept in its history")
+    .option("--budget <duration>", "with --contention queue: longest time to wait; then it never begins")
+    .option("--idempotency-key <key>", "start once, however often this command is repeated")
+    .option("--deadline <duration>", "longest time that the run may take")
+    .option("--follow", "wait for the run to end; its result goes to standard output")
+    .option("--detach", "return when the run is started, as without --follow");
+}
