@@ -50,7 +50,18 @@ const eventsView = (source: string, condition: string) => `
     term
   FROM ${source} WHERE ${condition}`;
 
-const { historyExpired, runStarted, runCompleted, runFailed, runCancelled, runTerminated, runTimedOut, runBlocked, runResumed } = EventKind;
+const {
+  historyExpired,
+  startQueued,
+  runStarted,
+  runCompleted,
+  runFailed,
+  runCancelled,
+  runTerminated,
+  runTimedOut,
+  runBlocked,
+  runResumed,
+} = EventKind;
 
 /** The status of a run behind an event of the kind. */
 const statuses: readonly (readonly [number, number])[] = [
@@ -73,10 +84,14 @@ const statusNames = Object.values(RunStatus)
   .join(" ");
 const timeOf = (field: string) => `make_timestamp((ended->>'$.${field}')::BIGINT * 1000)`;
 
-/** Of histories that expired there is what the event says that took their place. */
+/**
+ * A start that was queued begins by Core's doing: who asked for it is in the event of its ticket.
+ * Of histories that expired there is what the event says that took their place.
+ */
 const runsView = `
   CREATE VIEW runs AS WITH
   gone AS (SELECT run, max(seq) AS through FROM events WHERE kind_number = ${historyExpired} GROUP BY run),
+  queued AS (SELECT run, seq AS ticket, identity_subject AS queued_by FROM events WHERE kind_number = ${startQueued}),
   told AS (SELECT run, namespace, instance, time AS expired, unnest(json_extract(data, '$.run[*]')) AS ended FROM events WHERE kind_number = ${historyExpired})
   SELECT
     run, namespace, instance,
@@ -88,11 +103,13 @@ const runsView = `
     ${ofStart("data->'$.input'")} AS input,
     any_value(data->'$.result') FILTER (kind_number = ${runCompleted}) AS result,
     any_value(data->'$.failure') FILTER (kind_number = ${runFailed}) AS failure,
-    ${ofStart("identity_subject")} AS started_by,
+    ${ofStart("coalesce(queued_by, identity_subject)")} AS started_by,
     NULL::TIMESTAMP AS expired
   FROM (
-    SELECT *, count(*) FILTER (kind_number = ${runStarted}) OVER (PARTITION BY run ORDER BY seq) AS life
-    FROM events LEFT JOIN gone USING (run) WHERE kind_number IN (${steps}) AND run IS NOT NULL AND seq > coalesce(through, -1)
+    SELECT events.*, queued_by, count(*) FILTER (kind_number = ${runStarted}) OVER (PARTITION BY events.run ORDER BY seq) AS life
+    FROM events LEFT JOIN gone USING (run)
+      LEFT JOIN queued ON kind_number = ${runStarted} AND queued.run = events.run AND queued.ticket = (data->>'$.ticket')::BIGINT
+    WHERE kind_number IN (${steps}) AND events.run IS NOT NULL AND seq > coalesce(through, -1)
   )
   GROUP BY run, namespace, instance, life
   UNION ALL SELECT

@@ -1,6 +1,16 @@
 import { expect, test } from "bun:test";
 import { toHex } from "#core/base";
-import { EventKind, encodeEvent, encodeRecord, encodeRunStarted, encodeSignalReceived, toBytes } from "#proto";
+import {
+  EventKind,
+  encodeEvent,
+  encodeRecord,
+  encodeRunStarted,
+  encodeSignalQueued,
+  encodeSignalReceived,
+  encodeStartQueued,
+  type StartQueuedInit,
+  toBytes,
+} from "#proto";
 import { hasEvents, noteBlobs } from "./event-blobs.ts";
 
 const hash = (fill: number) => new Uint8Array(32).fill(fill);
@@ -30,6 +40,15 @@ test("payloads that are references, and code of runs that start, are named; noth
       ),
     ),
   ).toEqual([toHex(hash(1)), toHex(hash(2))]);
+});
+
+test("a start that waits names its code and input, and a signal that waits with it its payload", () => {
+  const input = { ref: { sha256: hash(1), size: 5 } };
+  const queued = (init: StartQueuedInit) => recordOf(eventOf(EventKind.startQueued, toBytes(encodeStartQueued, init)));
+  expect(blobsIn(queued({ type: "order", bundle: hash(2) }))).toEqual([toHex(hash(2))]);
+  expect(blobsIn(queued({ type: "order", bundle: hash(2), input }))).toEqual([toHex(hash(1)), toHex(hash(2))]);
+  const signal = toBytes(encodeSignalQueued, { ticket: 3, name: "go", payload: input });
+  expect(blobsIn(recordOf(eventOf(EventKind.signalQueued, signal)))).toEqual([toHex(hash(1))]);
 });
 
 test("a record without an event has none, whatever else it says", () => {

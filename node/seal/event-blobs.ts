@@ -6,8 +6,10 @@ import { EventFields, RecordEvents } from "#store";
 
 /** A reference is a message that begins with a field of 32 bytes: what lacks that pair of bytes has none. */
 const refMark = Uint8Array.of(0x0a, 0x20);
-/** The kind, field 5 in one byte, of events that name their code. */
-const startedMark = Uint8Array.of(0x28, EventKind.runStarted);
+/** Kinds that name the code of a run. */
+const startKinds: readonly number[] = [EventKind.runStarted, EventKind.startQueued];
+/** Such a kind, field 5 in one byte. */
+const startMarks = startKinds.map((kind) => Uint8Array.of(0x28, kind));
 
 const events = new RecordEvents();
 const fields = new EventFields();
@@ -22,7 +24,7 @@ export function hasEvents(record: Uint8Array): boolean {
 export function noteBlobs(record: Uint8Array, blobs: Set<string>): void {
   // Looked for in the bytes, which most records are done with: to decode each would be most of what reading the log takes.
   const bytes = Buffer.from(record.buffer, record.byteOffset, record.length);
-  if (!bytes.includes(refMark) && !bytes.includes(startedMark)) return;
+  if (!bytes.includes(refMark) && !startMarks.some((mark) => bytes.includes(mark))) return;
   events.read(new Reader(record), 0, record.length);
   for (let i = 0; i < events.count; i++) noteOfEvent(record.subarray(events.ats[i], events.ends[i]), blobs);
 }
@@ -33,7 +35,7 @@ export function noteOfEvent(event: Uint8Array, blobs: Set<string>): void {
   const { kind, payloadAt, payloadEnd } = fields;
   // Names of 32 bytes look like a reference too: only the payload holds any.
   const mayName =
-    kind === EventKind.runStarted || Buffer.from(event.buffer, event.byteOffset + payloadAt, payloadEnd - payloadAt).includes(refMark);
+    startKinds.includes(kind) || Buffer.from(event.buffer, event.byteOffset + payloadAt, payloadEnd - payloadAt).includes(refMark);
   if (!mayName) return;
   const { payload } = fromBytes(decodeEvent, event);
   for (const { sha256 } of blobsOf(decodeBody(kind, payload)?.body)) blobs.add(toHex(sha256));

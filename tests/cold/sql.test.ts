@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parse } from "csv-parse/sync";
 import { toHex } from "#core/base";
-import { EventKind, encodeRunCompleted, toBytes } from "#proto";
+import { EventKind, encodeRunCompleted, encodeRunStarted, encodeStartQueued, toBytes } from "#proto";
 import type { Manifest, SegmentEntry } from "#store";
 import { busyShard, RecordMaker } from "../../store/segment/sealed/records-fixture.ts";
 import { ask, rowsOf } from "./ask.ts";
@@ -85,6 +85,27 @@ describe("what is seen", () => {
       { run: null, kind: "SignalReceived", data: expect.anything() },
     ]);
   });
+});
+
+test("a run whose start was queued was started by who queued it, and ends as any other", async () => {
+  const url = `file://${join(root, "queued")}`;
+  const maker = new RecordMaker();
+  const partition = "run/a:b";
+  const by = (subject: string) => ({ issuer: "local", subject });
+  const started = (generation: number, ticket: number) => ({
+    partition,
+    kind: EventKind.runStarted,
+    payload: toBytes(encodeRunStarted, { generation, type: "order", ticket }),
+  });
+  maker.record({ ...started(1, 0), identity: by("ann") });
+  maker.record({ partition, kind: EventKind.startQueued, payload: toBytes(encodeStartQueued, { type: "order" }), identity: by("bob") });
+  maker.record({ partition, kind: EventKind.runCompleted }, { ...started(2, 1), identity: { issuer: "core", causeSeq: 1 } });
+  await fillBucket(url, maker.records, 10);
+  const rows = await rowsOf("SELECT generation, status, started_by FROM runs ORDER BY generation", { objectStore: url });
+  expect(rows).toEqual([
+    { generation: 1, status: "completed", started_by: "ann" },
+    { generation: 2, status: "running", started_by: "bob" },
+  ]);
 });
 
 test("payloads that are no JSON, or one that not every reader takes, break no query", async () => {
