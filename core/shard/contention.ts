@@ -21,7 +21,7 @@ import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveQueue, leaveWorker } from "./outcome.ts";
-import { remind } from "./reminders.ts";
+import { remind, remindBudgets } from "./reminders.ts";
 import { reject, respond } from "./replies.ts";
 
 type StartCommand = Extract<Command, { kind: "start" }>;
@@ -36,7 +36,7 @@ export function queueStart(
   const { command, identity, inputHash } = by;
   const ticket = ctx.append(live, event, identity, inputHash);
   if (command.contention === "supersede") supersede(ctx, live, { ticket, reason: command.overrideReason ?? "" }, identity);
-  else remindBudget(ctx, live, live.run.queue.at(-1));
+  else remindBudgets(ctx, live, (contender) => contender.ticket === ticket);
   return ticket;
 }
 
@@ -61,11 +61,6 @@ export function startNext(ctx: ShardContext, live: LiveRun): void {
     ctx.append(live, { kind: EventKind.signalReceived, body: { name, payload, id, from: "", number: 0 } }, ctx.core(seq));
   }
   if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
-}
-
-function remindBudget(ctx: ShardContext, live: LiveRun, contender: Contender | undefined): void {
-  if (contender === undefined || contender.expiresAtMs === 0) return;
-  remind(ctx, live, "budget", contender.expiresAtMs, { op: contender.ticket, attempt: 0, delivery: 0 });
 }
 
 type Directed = Exclude<Command, { kind: "start" | "await-result" }>;

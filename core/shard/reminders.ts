@@ -1,6 +1,6 @@
 /** Puts into the heap what comes due within the horizon. */
 import { isLive, type Operation } from "#core/run";
-import { EventKind } from "#proto";
+import { type Contender, EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { ShardTimer } from "./shard-timer.ts";
@@ -31,12 +31,18 @@ export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   if (!isLive(live.run)) return;
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
   if (inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);
-  for (const { ticket, expiresAtMs } of live.run.queue) {
-    if (inWindow(expiresAtMs)) remind(ctx, live, "budget", expiresAtMs, { op: ticket, attempt: 0, delivery: 0 });
-  }
+  remindBudgets(ctx, live, ({ expiresAtMs }) => inWindow(expiresAtMs));
   for (const o of live.run.pending.values()) {
     if (inWindow(o.dueMs)) remind(ctx, live, o.kind === EventKind.timerStarted ? "timer" : "retry", o.dueMs, o);
     const whole = o.options?.scheduleToCloseMs ?? 0;
     if (whole > 0 && inWindow(o.scheduledMs + whole)) remind(ctx, live, "schedule-to-close", o.scheduledMs + whole, o);
+  }
+}
+
+/** Of the starts that wait, those whose budgets have an end and that `isWanted` picks. */
+export function remindBudgets(ctx: ShardContext, live: LiveRun, isWanted: (contender: Contender) => boolean): void {
+  for (const contender of live.run.queue) {
+    const { ticket, expiresAtMs } = contender;
+    if (expiresAtMs > 0 && isWanted(contender)) remind(ctx, live, "budget", expiresAtMs, { op: ticket, attempt: 0, delivery: 0 });
   }
 }

@@ -359,6 +359,9 @@ export declare const OutcomeSchema: GenMessage<Outcome>;
  */
 export declare type SignalRequest = Message<"hopskip.v1.SignalRequest"> & {
   /**
+   * namespace:instance; ticket@namespace:instance is one start that was queued, and its run. So in
+   * the other requests.
+   *
    * @generated from field: string run = 1;
    */
   run: string;
