@@ -2,7 +2,7 @@
  * A client under the simulator: knows several nodes and talks to one; asks again, there or at
  * another one, after its stream broke or its patience ended; and knows what it was promised.
  */
-import { type NodeId, type Partition, type Reply, type RunId, runPartition } from "#core/base";
+import { type NodeId, type Partition, type Rejection, type Reply, type RunId, runPartition } from "#core/base";
 import type { Command } from "#core/shard";
 import { type DescribeReply, EventKind } from "#proto";
 import type { SimulatedStream } from "./network.ts";
@@ -47,6 +47,9 @@ const transient: ReadonlySet<string> = new Set([
   "STALE_EPOCH",
   "BUDGET_EXPIRED",
 ]);
+/** A budget in a queue is over for ever. */
+const isTransient = ({ reject, message }: Rejection) => transient.has(reject) && !message.includes("waited in the queue");
+
 /** A read that nobody answers is given up: it left nothing behind. */
 const readTriesMax = 6;
 
@@ -58,7 +61,7 @@ export class SimulatedClient {
   private readonly calls = new Map<number, Call>();
   private next = 1;
   private readonly signals = new Map<string, number>();
-  private readonly queues = new Map<string, string[]>();
+  private readonly queues = new Map<string, { readonly name: string; readonly ticket: number }[]>();
   /** Highest acknowledged sequence of each run. */
   private readonly acked = new Map<string, number>();
 
@@ -120,10 +123,10 @@ export class SimulatedClient {
    * Sends a signal under this client's next number for the run. The next one waits for the reply:
    * what is asked again may overtake nothing.
    */
-  signal(run: RunId, name: string): void {
+  signal(run: RunId, name: string, ticket = 0): void {
     const queue = this.queues.get(run);
     if (queue !== undefined) {
-      queue.push(name);
+      queue.push({ name, ticket });
       return;
     }
     this.queues.set(run, []);
@@ -132,15 +135,15 @@ export class SimulatedClient {
       if (waiting === undefined) this.queues.delete(run);
       else this.sendSignal(run, waiting, next);
     };
-    this.sendSignal(run, name, next);
+    this.sendSignal(run, { name, ticket }, next);
   }
 
-  private sendSignal(run: RunId, name: string, onReply: () => void): void {
+  private sendSignal(run: RunId, { name, ticket }: { readonly name: string; readonly ticket: number }, onReply: () => void): void {
     const number = (this.signals.get(run) ?? 0) + 1;
     this.signals.set(run, number);
     const id = `${this.name}/${number}`;
     const payload = { data: new TextEncoder().encode(id), ref: undefined };
-    this.ask({ kind: "signal", run, name, payload, id }, { onReply });
+    this.ask({ kind: "signal", run, ticket, name, payload, id }, { onReply });
   }
 
   private put(call: Call): void {
@@ -169,7 +172,7 @@ export class SimulatedClient {
     const call = this.calls.get(number);
     if (call === undefined) return;
     const isRead = call.command.kind === "query" || call.command.kind === "describe" || call.command.kind === "history";
-    if (reply.kind === "rejected" && transient.has(reply.rejection.reject) && (!isRead || call.tries < readTriesMax)) {
+    if (reply.kind === "rejected" && isTransient(reply.rejection) && (!isRead || call.tries < readTriesMax)) {
       this.sim.schedule.after(50 + this.sim.prng.below(400), () => {
         if (this.calls.has(number)) this.put(call);
       });

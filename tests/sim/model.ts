@@ -41,6 +41,16 @@ export interface OpModel {
   closedBy: number;
 }
 
+/** A start that waits, by the events alone. */
+export interface ContenderModel {
+  readonly ticket: number;
+  readonly key: string;
+  /** Infinity = it waits as long as it takes. */
+  readonly expiresAtMs: number;
+  /** Ids of signals that wait with it, in order. */
+  readonly held: string[];
+}
+
 /** Kinds that end a generation. */
 export const terminalKinds: ReadonlySet<number> = new Set([
   Kind.runCompleted,
@@ -79,6 +89,8 @@ export const withdrawingKinds: ReadonlySet<number> = new Set([
   Kind.resultWaitCancelled,
 ]);
 
+type ContendingKind = (typeof Kind)["startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued"];
+
 export class RunModel {
   generation = 0;
   started: JournalEvent | undefined;
@@ -94,6 +106,12 @@ export class RunModel {
   /** Idempotency keys of all generations. */
   readonly keys = new Map<string, number>();
   readonly unclaimed = new Map<string, number>();
+  /** Starts that wait, the next first. */
+  queue: ContenderModel[] = [];
+  /** The live run is to be ended by what this asked for. */
+  superseded: JournalEvent | undefined;
+  /** Ids of signals that waited with the start, and that its run is to receive next. */
+  held: string[] = [];
 
   get isLive(): boolean {
     return this.started !== undefined && this.ended === undefined;
@@ -140,6 +158,13 @@ export class RunModel {
       case Kind.runResumed:
         this.blocked = undefined;
         break;
+      case Kind.startQueued:
+      case Kind.startExpired:
+      case Kind.startCancelled:
+      case Kind.supersedeRequested:
+      case Kind.signalQueued:
+        this.contend(e, event);
+        break;
       default:
         this.ended = e;
         this.blocked = undefined;
@@ -154,7 +179,52 @@ export class RunModel {
     o.sinceIndex = index;
   }
 
-  private begin(e: JournalEvent, body: { generation: number; idempotencyKey: string; deadlineMs: number }): void {
+  private contend(e: JournalEvent, event: Extract<RunEvent, { kind: ContendingKind }>): void {
+    switch (event.kind) {
+      case Kind.startQueued: {
+        const { idempotencyKey: key, budgetMs } = event.body;
+        const expiresAtMs = budgetMs === 0 ? Number.POSITIVE_INFINITY : e.timeMs + budgetMs;
+        this.queue.push({ ticket: e.seq, key, expiresAtMs, held: [] });
+        break;
+      }
+      case Kind.supersedeRequested: {
+        const { ticket } = event.body;
+        this.superseded = e;
+        this.queue.sort((a, b) => Number(b.ticket === ticket) - Number(a.ticket === ticket));
+        break;
+      }
+      case Kind.signalQueued:
+        this.remember(event.body.id);
+        this.contender(event.body.ticket)?.held.push(event.body.id);
+        break;
+      default:
+        this.useKey(this.contender(event.body.ticket)?.key ?? "", 0);
+        this.queue = this.queue.filter(({ ticket }) => ticket !== event.body.ticket);
+    }
+  }
+
+  contender(ticket: number): ContenderModel | undefined {
+    return this.queue.find((one) => one.ticket === ticket);
+  }
+
+  /** Keys are known for the last starts only. */
+  private useKey(key: string, generation: number): void {
+    if (key === "") return;
+    this.keys.set(key, generation);
+    const [oldest] = this.keys.keys();
+    if (this.keys.size > limits.usedKeysKept && oldest !== undefined) this.keys.delete(oldest);
+  }
+
+  private remember(id: string): void {
+    if (id === "" || this.signalIds.includes(id)) return;
+    this.signalIds.push(id);
+    if (this.signalIds.length > limits.signalIdsKept) this.signalIds.shift();
+  }
+
+  private begin(e: JournalEvent, body: { generation: number; idempotencyKey: string; deadlineMs: number; ticket: number }): void {
+    this.held = this.contender(body.ticket)?.held ?? [];
+    this.queue = this.queue.filter(({ ticket }) => ticket !== body.ticket);
+    this.superseded = undefined;
     this.generation = body.generation;
     this.started = e;
     this.ended = undefined;
@@ -163,7 +233,7 @@ export class RunModel {
     this.deadlineAtMs = body.deadlineMs > 0 ? e.timeMs + body.deadlineMs : 0;
     this.ops.clear();
     this.unclaimed.clear();
-    if (body.idempotencyKey !== "") this.keys.set(body.idempotencyKey, body.generation);
+    this.useKey(body.idempotencyKey, body.generation);
   }
 
   private open(e: JournalEvent, op: number, name: string, dueMs: number): void {
@@ -190,8 +260,8 @@ export class RunModel {
   }
 
   private signal(body: { name: string; id: string }): void {
-    if (body.id !== "") this.signalIds.push(body.id);
-    if (this.signalIds.length > limits.signalIdsKept) this.signalIds.shift();
+    this.held.shift();
+    this.remember(body.id);
     for (const o of this.ops.values()) {
       if (o.opened.kind !== Kind.signalAwaited || o.closedBy !== 0 || o.name !== body.name) continue;
       o.closedBy = Kind.signalReceived;

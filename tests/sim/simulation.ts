@@ -86,7 +86,7 @@ export class Simulation {
   constructor(seed: number, options: SimulationOptions = {}) {
     this.seed = seed;
     this.prng = new Prng(Math.imul(seed, 0x9e3779b1) ^ 0x51ed270b);
-    this.workload = { ...atRate(without(drawWorkload(this.prng), options.without ?? []), options.rate), ...options.workload };
+    this.workload = { ...atRate(without(drawWorkload(seed, this.prng), options.without ?? []), options.rate), ...options.workload };
     this.wires = new Wires(this.schedule, this.prng, calm);
     this.cold = new ColdBucket(this);
     this.isVerbose = options.isVerbose ?? false;

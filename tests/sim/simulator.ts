@@ -3,6 +3,7 @@
  * one in which everything is well again and all that was accepted must come to its end.
  */
 import { asNodeId, placementShard, type RunId } from "#core/base";
+import type { StartRequest } from "#core/run";
 import { EventKind as Kind } from "#proto";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
@@ -159,6 +160,7 @@ function startSomething(sim: Simulation): void {
       input,
       contention: prng.chance(0.7) ? "attach" : "reject",
       idempotencyKey: isKeyed ? `key ${sim.prng.below(2)} of ${instance}` : "",
+      ...(workload.contends ? contending(sim) : {}),
       deadlineMs: prng.chance(0.1) ? 500 + prng.below(20_000) : 0,
       // Asked again, it would be another run.
       awaitResult: instance !== "" && prng.chance(0.25),
@@ -167,17 +169,26 @@ function startSomething(sim: Simulation): void {
   );
 }
 
+/** What a start does where its name is live, and how long it waits. */
+function contending({ prng }: Simulation): Pick<StartRequest, "contention" | "budgetMs" | "overrideReason"> {
+  const draw = prng.below(10);
+  if (draw < 1) return { contention: "supersede", overrideReason: `it is stuck ${prng.below(100)}`, budgetMs: 0 };
+  const budgetMs = prng.chance(0.5) ? 1 + prng.below(prng.chance(0.3) ? 200_000 : 5000) : 0;
+  return { contention: draw < 6 ? "queue" : draw < 9 ? "attach" : "reject", budgetMs, overrideReason: "" };
+}
+
 function onStarted(sim: Simulation, client: SimulatedClient, reply: ClientReply): void {
   if (reply.kind !== "started") return;
   const { prng, schedule } = sim;
-  const { run } = reply;
+  const { run, ticket = 0 } = reply;
+  const to = { run, ticket };
   const later = (act: () => void) => schedule.after(prng.below(prng.chance(0.5) ? 200 : 8000), () => sim.isFaulty && act());
-  for (let i = prng.below(6); i > 0; i--) later(() => client.signal(run, one(sim, signalNames) as string));
-  for (let i = prng.below(3); i > 0; i--) later(() => client.ask({ kind: "query", run, name: "state", input: undefined }));
+  for (let i = prng.below(6); i > 0; i--) later(() => client.signal(run, one(sim, signalNames) as string, ticket));
+  for (let i = prng.below(3); i > 0; i--) later(() => client.ask({ kind: "query", ...to, name: "state", input: undefined }));
   for (let i = prng.below(4); i > 0; i--) later(() => (one(sim, sim.clients) as SimulatedClient).ask({ kind: "describe", run }));
   if (prng.chance(0.2)) later(() => client.ask({ kind: "history", run }));
-  if (prng.chance(0.5)) later(() => client.ask({ kind: "await-result", run }));
-  if (prng.chance(0.2)) later(() => client.ask({ kind: "cancel", run, reason: "not needed" }));
-  if (prng.chance(0.08)) later(() => client.ask({ kind: "terminate", run, reason: "wrong" }));
-  if (prng.chance(0.1)) later(() => client.ask({ kind: "resume", run, bundle: prng.chance(0.5) ? second : new Uint8Array(0) }));
+  if (prng.chance(0.5)) later(() => client.ask({ kind: "await-result", ...to }));
+  if (prng.chance(0.2)) later(() => client.ask({ kind: "cancel", ...to, reason: "not needed" }));
+  if (prng.chance(0.08)) later(() => client.ask({ kind: "terminate", ...to, reason: "wrong" }));
+  if (prng.chance(0.1)) later(() => client.ask({ kind: "resume", ...to, bundle: prng.chance(0.5) ? second : new Uint8Array(0) }));
 }

@@ -6,7 +6,7 @@
  * always there hides what another one alone would show.
  */
 
-import type { Prng } from "#core/base";
+import { Prng } from "#core/base";
 import type { PlanOptions } from "#core/placement";
 import type { SealPolicy } from "../../node/seal/seal-policy.ts";
 import type { WireFaults } from "./wires.ts";
@@ -103,7 +103,12 @@ export interface Workload {
   readonly sealing: SealPolicy | undefined;
   readonly timed: ReadonlyMap<TimedFault, number>;
   readonly chances: ReadonlyMap<ChanceFault, number>;
+  /** Whether starts queue and supersede. */
+  readonly contends: boolean;
 }
+
+/** Drawn apart: seeds that are remembered for what they found do as they did. */
+export const contends = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 6557).chance(0.4);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -119,7 +124,7 @@ function drawSealing(prng: Prng): SealPolicy {
   };
 }
 
-export function drawWorkload(prng: Prng): Workload {
+export function drawWorkload(seed: number, prng: Prng): Workload {
   const between = (low: number, high: number) => low + prng.fraction() * (high - low);
   const size = prng.below(20);
   const nodes = size < 2 ? 1 : size < 12 ? 3 : 5;
@@ -168,5 +173,6 @@ export function drawWorkload(prng: Prng): Workload {
     sealing: prng.chance(0.7) ? drawSealing(prng) : undefined,
     timed,
     chances,
+    contends: contends(seed),
   };
 }

@@ -6,6 +6,7 @@ import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
 import { type JournalEvent, type OpModel, openingKinds, type RunModel, terminalKinds } from "../model.ts";
 import { claim } from "../violation.ts";
+import { checkContention } from "./contention.ts";
 
 /** Log place of the record that holds the partition's event before. */
 export interface Previous {
@@ -25,6 +26,7 @@ export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Prev
   exactlyOneTerminalEvent(at.model, e);
   enqueueIdempotent(at.model, e);
   signalsOncePerId(at.model, e);
+  checkContention(at.model, e);
   operationsOnce(at.model, e);
   timersOnceNeverEarly(at.model, e);
   staleTokenNeverCommits(at.model, e);
@@ -80,17 +82,22 @@ export function exactlyOneTerminalEvent(model: RunModel, e: JournalEvent): void 
 
 /** I12: a key starts one generation; a name made for one start never gets a second. */
 export function enqueueIdempotent(model: RunModel, e: JournalEvent): void {
-  if (e.event.kind !== Kind.runStarted) return;
+  if (e.event.kind !== Kind.runStarted && e.event.kind !== Kind.startQueued) return;
   const { idempotencyKey } = e.event.body;
-  const known = idempotencyKey === "" ? undefined : model.keys.get(idempotencyKey);
+  const ticket = e.event.kind === Kind.runStarted ? e.event.body.ticket : 0;
+  const waiting = model.queue.find(({ key }) => key === idempotencyKey && key !== "");
+  const known =
+    idempotencyKey === "" ? undefined : (model.keys.get(idempotencyKey) ?? (waiting && waiting.ticket !== ticket ? 0 : undefined));
   claim("enqueueIdempotent", known === undefined, () => `${e.partition} starts again with key ${idempotencyKey} of generation ${known}`);
   claim("enqueueIdempotent", !e.partition.includes(":wf_") || model.generation === 0, () => `${e.partition} starts a second time`);
 }
 
 /** I17: a signal that a client sends again, here or there, is received once. */
 export function signalsOncePerId(model: RunModel, e: JournalEvent): void {
-  if (e.event.kind !== Kind.signalReceived || e.event.body.id === "") return;
+  if ((e.event.kind !== Kind.signalReceived && e.event.kind !== Kind.signalQueued) || e.event.body.id === "") return;
   const { id } = e.event.body;
+  // It was received when it began to wait.
+  if (e.issuer === "core" && model.held[0] === id) return;
   claim("signalsOncePerId", !model.signalIds.includes(id), () => `${e.partition} receives ${id} twice, again at seq ${e.seq}`);
 }
 

@@ -12,6 +12,7 @@ import { claim } from "../violation.ts";
 export type Need = { readonly key: string; readonly run: RunId } & (
   | { readonly kind: "resume" | "terminate" }
   | { readonly kind: "signal"; readonly signal: string }
+  | { readonly kind: "cancel"; readonly ticket: number }
 );
 
 interface Needs {
@@ -20,6 +21,9 @@ interface Needs {
   readonly nextDueMs: number;
   readonly needs: readonly Need[];
 }
+
+/** Starts of one name that are left to wait for their turn while all heals. */
+const queuedMax = 3;
 
 /** Counts live runs, and says what each needs from outside. Where nothing happens any more, runs may wait for each other in a circle. */
 export function healingNeeds(journal: Journal, isIdle: boolean): Needs {
@@ -32,6 +36,8 @@ export function healingNeeds(journal: Journal, isIdle: boolean): Needs {
     live++;
     const run = partition.slice(4) as RunId;
     if (model.blocked !== undefined) needs.push({ key: `${partition} ${model.blocked.seq}`, run, kind: "resume" });
+    // They come one after the other, and some sleep for years.
+    for (const { ticket } of model.queue.slice(queuedMax)) needs.push({ key: `${partition} ${ticket}`, run, kind: "cancel", ticket });
     for (const o of model.ops.values()) {
       if (o.closedBy !== 0) continue;
       const key = `${partition} ${o.opened.seq}`;
@@ -49,6 +55,7 @@ export function healingNeeds(journal: Journal, isIdle: boolean): Needs {
 
 function dueOf(model: RunModel): number {
   let due = model.deadlineAtMs || Number.POSITIVE_INFINITY;
+  for (const { expiresAtMs } of model.queue) due = Math.min(due, expiresAtMs);
   for (const o of model.ops.values()) {
     if (o.closedBy !== 0) continue;
     if (o.opened.kind === Kind.timerStarted || o.attempt > 1) due = Math.min(due, o.dueMs);

@@ -27,6 +27,9 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
   const at = ctx.journal.of(partition);
   switch (reply.kind) {
     case "started": {
+      const { ticket = 0 } = reply;
+      if (ticket > 0) ack(ctx, partition, queuedAt(at.events, ticket), `ticket ${ticket}`);
+      if (reply.generation === 0) return endedInQueue(ctx, partition, ticket, reply.outcome);
       const started = at.events.find((e) => e.event.kind === Kind.runStarted && e.event.body.generation === reply.generation);
       ack(ctx, partition, started, `generation ${reply.generation}`);
       if (reply.outcome !== undefined) resultsDelivered(ctx, partition, reply.generation, reply.outcome);
@@ -37,12 +40,13 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
       ack(ctx, partition, found, `signal at ${reply.seq}`);
       claim(
         rule,
-        found?.kind === Kind.signalReceived,
+        found?.kind === Kind.signalReceived || found?.kind === Kind.signalQueued,
         () => `${partition} acknowledges a signal at ${reply.seq}, which is kind ${found?.kind}`,
       );
       return;
     }
     case "outcome":
+      if (reply.generation === 0) return endedInQueue(ctx, partition, ticketOf(command), reply.outcome);
       return resultsDelivered(ctx, partition, reply.generation, reply.outcome);
     case "resumed":
     case "done":
@@ -57,7 +61,21 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
 }
 
 const signalOf = (events: readonly JournalEvent[], id: string) =>
-  events.find((e) => e.event.kind === Kind.signalReceived && e.event.body.id === id);
+  events.find((e) => (e.event.kind === Kind.signalReceived || e.event.kind === Kind.signalQueued) && e.event.body.id === id);
+
+const ticketOf = (command: Command): number => (command.kind === "start" ? 0 : (command.ticket ?? 0));
+const queuedAt = (events: readonly JournalEvent[], ticket: number) =>
+  events[ticket]?.kind === Kind.startQueued ? events[ticket] : undefined;
+const leftAt = (events: readonly JournalEvent[], kind: typeof Kind.startCancelled | typeof Kind.startExpired, ticket: number) =>
+  events.find((e) => e.event.kind === kind && e.event.body.ticket === ticket);
+
+/** A start that waits, or one that was cancelled while it did. */
+function endedInQueue(ctx: ReplyContext, partition: string, ticket: number, outcome: Outcome | undefined): void {
+  if (outcome === undefined) return;
+  const cancelled = outcome.status === RunStatus.cancelled;
+  claim("resultsDelivered", cancelled, () => `${partition} start ${ticket} ends with status ${outcome.status}, and never began`);
+  ack(ctx, partition, leftAt(ctx.journal.of(partition).events, Kind.startCancelled, ticket), `the end of start ${ticket}`);
+}
 
 function ack(ctx: ReplyContext, partition: string, e: JournalEvent | undefined, what: string): void {
   claim(rule, e !== undefined, () => `${partition} acknowledges ${what}, which is not committed`);
@@ -103,6 +121,8 @@ export function causeOf(journal: Journal, command: Command, reply: Reply): Journ
   const { events } = journal.of(`run/${command.run}`);
   const latest = (...kinds: number[]) => events.findLast((e) => kinds.includes(e.kind));
   if (reply.kind === "resumed") return latest(Kind.runResumed);
+  const left = reply.kind === "done" ? leftAt(events, Kind.startCancelled, ticketOf(command)) : undefined;
+  if (left !== undefined) return left;
   if (reply.kind === "done") return latest(command.kind === "cancel" ? Kind.cancelRequested : Kind.runTerminated);
   return undefined;
 }
@@ -112,10 +132,14 @@ export function refusalRestsOnCommitted(ctx: ReplyContext, command: Command, rep
   const { events, model } = ctx.journal.of(`run/${command.run}`);
   const { reject } = reply.rejection;
   const rests = (holds: boolean) => claim(rule, holds, () => `${command.run} is refused with ${reject}, for which nothing is committed`);
-  if (reject === "RUN_CLOSED") rests(events.some((e) => endings.has(e.kind)));
+  if (reject === "RUN_CLOSED")
+    rests(events.some((e) => endings.has(e.kind) || e.kind === Kind.startCancelled || e.kind === Kind.startExpired));
+  if (reject === "BUDGET_EXPIRED") rests(events.some((e) => e.kind === Kind.startExpired));
+  if (reject === "RUN_QUEUED") rests(queuedAt(events, ticketOf(command)) !== undefined);
   if (reject === "INSTANCE_LIVE" || reject === "IDEMPOTENCY_CONFLICT") rests(events.some((e) => e.kind === Kind.runStarted));
   if (reject === "RUN_BLOCKED") rests(events.some((e) => e.kind === Kind.runBlocked));
-  if (reject === "RUN_NOT_FOUND")
+  // How the oldest of the queued starts ended is forgotten.
+  if (reject === "RUN_NOT_FOUND" && ticketOf(command) === 0)
     claim("noAckedEventLost", model.generation === 0, () => `${command.run} is not found, though it has generation ${model.generation}`);
 }
 
