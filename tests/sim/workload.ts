@@ -108,7 +108,7 @@ export interface Workload {
 }
 
 /** Drawn apart: seeds that are remembered for what they found do as they did. */
-export const contends = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 6557).chance(0.4);
+export const contends = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 28441).chance(0.4);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);

@@ -374,7 +374,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     "const [next] = live.run.queue;",
     "const next = live.run.queue.at(-1);",
     ["queueOrderKept"],
-    [28],
+    [1],
   ),
   bug(
     "next-start-forgotten",
@@ -383,7 +383,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     "      startNext(ctx, live);\n",
     "",
     ["queueOrderKept", "endsInTime"],
-    [28],
+    [1],
   ),
   bug(
     "checkpoint-without-budgets",
@@ -391,8 +391,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     "core/run/checkpoint.ts",
     "queue: run.queue,",
     "queue: run.queue.map((one) => ({ ...one, expiresAtMs: 0 })),",
-    ["replicasAreEqual", "expiredNeverStarts"],
-    [28],
+    ["replicasAreEqual", "expiredNeverStarts", "endsInTime"],
+    [25],
   ),
   bug(
     "superseded-without-a-word",
@@ -401,7 +401,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     "const seq = ctx.append(live, { kind: EventKind.supersedeRequested, body: by }, identity);",
     "const seq = by.ticket;",
     ["supersedeIsReasoned", "queueOrderKept"],
-    [28],
+    [1],
   ),
   bug(
     "ended-twice",
