@@ -115,7 +115,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   bug(
     "membership-forgotten-with-the-lead",
     "A leader that is deposed goes back to the membership of its checkpoint",
-    "node/replica/shard-replica.ts",
+    "node/replica/memberships.ts",
     "conf }, ...later];",
     "conf }];",
     ["InvariantError", "endsInTime", "changesEnd", "oneLeaderATerm", "committedIsDurable", "leaderCompleteness"],
