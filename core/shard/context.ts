@@ -133,6 +133,8 @@ export class ShardContext {
   absent: Partition | undefined;
   /** What is due and could not be read is looked for again then. */
   rereadAtMs = Number.POSITIVE_INFINITY;
+  /** Runs that were loaded for something else meanwhile, and may be due. */
+  readonly unwoken = new Set<LiveRun>();
 
   /** Physical time of the step, never below the log's own clock. */
   nowMs = 0;
@@ -246,6 +248,7 @@ export class ShardContext {
     if (saved === undefined) return undefined;
     const loaded = this.decodeState(partition, key, saved);
     this.runs.set(partition, loaded);
+    if (this.rereadAtMs !== Number.POSITIVE_INFINITY) this.unwoken.add(loaded);
     loaded.touchedMs = this.nowMs;
     return loaded;
   }

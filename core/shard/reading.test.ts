@@ -7,7 +7,8 @@ import { lead, makeShard, RecordLog, StateTable, soleShard } from "../../tests/s
 
 const beganMs = 1_800_000_000_000;
 const ada = { issuer: "local", subject: "ada", verified: false, causeSeq: 0 };
-const deadlineMs = 60_000;
+/** Within the horizon of timers from the start. */
+const deadlineMs = 20_000;
 const orders = ["shop:a", "shop:b"] as RunId[];
 
 /** A leader whose runs are saved and out of memory, on a disk that can be made unreadable. */
@@ -134,4 +135,15 @@ test("one state that can't be read holds up its own run only", () => {
   town.unreadable = [];
   town.runTo(town.nowMs + 2000);
   expect(town.status(lost)).toBe(RunStatus.timedOut);
+});
+
+test("a run that was looked at while others could not be read goes on with them", () => {
+  const town = new Town();
+  town.unreadable = undefined;
+  town.lead();
+  town.unreadable = [];
+  // It is in memory now, as if it had been woken.
+  expect(orders.map((run) => town.status(run))).toEqual([RunStatus.running, RunStatus.running]);
+  town.runTo(beganMs + deadlineMs + 2000);
+  expect(orders.map((run) => town.status(run))).toEqual([RunStatus.timedOut, RunStatus.timedOut]);
 });

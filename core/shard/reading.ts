@@ -24,7 +24,10 @@ export const rereadMs = 1000;
 export function fetchFor(ctx: ShardContext, input: Input): void {
   const partition = partitionOf(input);
   ctx.absent = undefined;
-  if (partition !== undefined && ctx.find(partition) === undefined && !ctx.runs.has(partition)) ctx.absent = partition;
+  if (partition === undefined) return;
+  const live = ctx.find(partition);
+  if (live !== undefined && ctx.unwoken.has(live)) goOn(ctx, live);
+  if (live === undefined && !ctx.runs.has(partition)) ctx.absent = partition;
 }
 
 function partitionOf(input: Input): Partition | undefined {
@@ -69,9 +72,14 @@ export function wake(ctx: ShardContext, range: KeyRange = ctx.header): void {
     if (ctx.runs.has(partition)) continue;
     const live = findNow(ctx, partition);
     if (live === "unreadable") ctx.rereadAtMs = ctx.nowMs + rereadMs;
-    else if (live !== undefined) resume(ctx, live);
-    if (live !== undefined && live !== "unreadable" && ctx.unassigned.has(live)) pump(ctx, live);
+    else if (live !== undefined) goOn(ctx, live);
   }
+}
+
+function goOn(ctx: ShardContext, live: LiveRun): void {
+  ctx.unwoken.delete(live);
+  resume(ctx, live);
+  if (ctx.unassigned.has(live)) pump(ctx, live);
 }
 
 function dueNow(ctx: ShardContext, range: KeyRange): readonly Partition[] {
@@ -84,5 +92,7 @@ function dueNow(ctx: ShardContext, range: KeyRange): readonly Partition[] {
 export function reread(ctx: ShardContext): void {
   if (ctx.nowMs < ctx.rereadAtMs) return;
   ctx.rereadAtMs = Number.POSITIVE_INFINITY;
+  for (const live of [...ctx.unwoken]) if (ctx.runs.get(live.partition) === live) goOn(ctx, live);
+  ctx.unwoken.clear();
   wake(ctx);
 }

@@ -98,7 +98,7 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     const replica = shard === placementShard ? placement.replica : replicas().get(shard)?.replica;
     if (replica === undefined) throw new HopError("SHARD_NOT_FOUND", `Cannot digest shard ${shard}: this node has no replica of it`);
     const through = index === 0 ? replica.appliedIndex : asIndex(index);
-    if (replica.appliedIndex < through || log.durableIndex(shard) < through)
+    if (!replica.isWhole || replica.appliedIndex < through || log.durableIndex(shard) < through)
       throw new HopError("STORE_UNAVAILABLE", `Cannot digest shard ${shard} at index ${through}: this replica is not that far`, {
         retryAfterMs: 100,
       });

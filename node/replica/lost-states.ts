@@ -42,6 +42,8 @@ export class LostStates {
    * not mix, and a shard that one of these will give birth to would lose what it has acknowledged.
    */
   private pending: readonly ShardId[] = [];
+  /** What object storage has of the first of them does not go with its log. */
+  private isOfNoUse = false;
   private readonly parts: LostStatesParts;
 
   constructor(parts: LostStatesParts) {
@@ -60,8 +62,14 @@ export class LostStates {
     return left;
   }
 
-  get isPending(): boolean {
-    return this.pending.length > 0;
+  /** Whether a leader's snapshot of the shard may be taken: of a shard whose turn it is only if object storage has nothing of use. */
+  mayBeSent(shard: ShardId): boolean {
+    return this.pending.length === 0 || (this.pending[0] === shard && this.isOfNoUse);
+  }
+
+  /** Its log alone does not lead to its states. */
+  isLost(shard: ShardId): boolean {
+    return this.pending.includes(shard);
   }
 
   async recover(shards: readonly ShardId[]): Promise<void> {
@@ -78,9 +86,12 @@ export class LostStates {
     const { log, storedStates, note, open, isOver, isTaken } = this.parts;
     if (isOver(shard)) return true;
     let isInTheWay = false;
+    let isOfLog = true;
+    this.isOfNoUse = false;
     const mayTake: MayTakeStates = (index, range) => {
       isInTheWay = isTaken(range);
-      return !isOver(shard) && !isInTheWay && index >= log.base(shard).index && index <= log.durableIndex(shard);
+      isOfLog = index >= log.base(shard).index && index <= log.durableIndex(shard);
+      return !isOver(shard) && !isInTheWay && isOfLog;
     };
     try {
       const isThere = storedStates !== undefined && (await storedStates(shard, mayTake));
@@ -90,6 +101,7 @@ export class LostStates {
       return true;
     } catch (error) {
       if (isInTheWay || isOver(shard)) return true;
+      this.isOfNoUse = !isOfLog;
       note("warn", "states were lost here, and can't be taken from object storage yet", { shard, reason: String(error) });
       return false;
     }

@@ -148,6 +148,11 @@ export class Replica<M extends ReplicatedMachine> {
     this.group.stop();
   }
 
+  /** The machine is as of `appliedIndex`, or ahead of it where this member leads. */
+  get isWhole(): boolean {
+    return !this.isTorn;
+  }
+
   get isOpen(): boolean {
     return this.leadership !== undefined;
   }
@@ -259,15 +264,15 @@ export class Replica<M extends ReplicatedMachine> {
   private applyOne({ index, kind, data }: Entry): void {
     if (index !== this.appliedIndex + 1)
       throw new InvariantError(`Cannot apply entry ${index} of shard ${this.shard}: ${this.appliedIndex} was applied last`);
-    this.appliedIndex = index;
-    if (kind === RaftEntryKind.config) {
-      this.conf = this.group.applyChange(data);
-      this.parts.kind.membership(this.conf, index);
-    }
     // A leader that is open has applied its own records as it decided them.
-    if (this.leadership !== undefined) return;
-    if (kind === RaftEntryKind.config || data.length === 0) this.machine.skip(index);
-    else this.machine.recover(index, data);
+    if (this.leadership === undefined) {
+      if (kind === RaftEntryKind.config || data.length === 0) this.machine.skip(index);
+      else this.machine.recover(index, data);
+    }
+    this.appliedIndex = index;
+    if (kind !== RaftEntryKind.config) return;
+    this.conf = this.group.applyChange(data);
+    this.parts.kind.membership(this.conf, index);
   }
 
   /** Leads, and the first entry of its term is applied: everything before it is. */

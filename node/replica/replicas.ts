@@ -335,10 +335,10 @@ export class Replicas {
     // It is born here by the split of a shard that this node has: it may not come before that.
     for (const each of this.shards.values()) if (each.givesBirthTo(shard) || this.takesInAgain(each)) return undefined;
     // What had its keys here may not come back after a crash without its states.
-    if (this.hasInTheWayOf(entry) || this.forgetting > 0 || this.lost.isPending) return undefined;
+    if (this.hasInTheWayOf(entry) || this.forgetting > 0 || !this.lost.mayBeSent(shard)) return undefined;
     if (shard !== placementShard && !this.isCleared(shard, entry.range)) return undefined;
     // A beginning without the states that belong to it is worth nothing: they come with a snapshot.
-    if (log.base(shard).index > 0) log.remove(shard);
+    if (log.base(shard).index > 0 || this.lost.isLost(shard)) log.remove(shard);
     if (log.isRemoved(shard)) log.setBase(shard, asIndex(0), asTerm(0));
     return this.open(shard);
   }

@@ -50,7 +50,7 @@ function isCalm(sim: Simulation): boolean {
   if (view?.placement === undefined || changesDone(sim, view) !== undefined) return false;
   for (const node of sim.nodes.values())
     for (const { shard, replica, group } of node.replicas.all())
-      if (replica.appliedIndex !== sim.journal.lastIndex(shard) || group.lastIndex !== group.commitIndex) return false;
+      if (!replica.isWhole || replica.appliedIndex !== sim.journal.lastIndex(shard) || group.lastIndex !== group.commitIndex) return false;
   for (const shard of view.shards.keys()) if (sim.leaderOf(shard) === undefined) return false;
   return [view.placement, ...view.shards.values()].every(isSettled);
 }

@@ -46,7 +46,11 @@ export function checkReplicas(sim: Simulation, { isAll }: { readonly isAll: bool
 
 function isAtEnd(sim: Simulation, { shard, replica, host }: ShardReplica): boolean {
   const end = sim.journal.lastIndex(shard);
-  return replica.appliedIndex === end && (host === undefined ? replica.machine.lastIndex === end : replica.group.lastIndex === end);
+  return (
+    replica.isWhole &&
+    replica.appliedIndex === end &&
+    (host === undefined ? replica.machine.lastIndex === end : replica.group.lastIndex === end)
+  );
 }
 
 function same(what: string, than: string, got: ReadonlyMap<string, Uint8Array>, want: ReadonlyMap<string, Uint8Array>): void {
