@@ -11,8 +11,10 @@ import type { Workload } from "./workload.ts";
 
 const nodes = 3;
 const callers = 8;
-/** Each caller's pause between two starts: the load is steady and does not fill the machine. */
-const gapMs = 25;
+/** Each caller's pause between two starts: the load is steady and does not fill two cores, on which waits would be of the load. */
+const gapMs = 100;
+/** Splits, and merges, for each repetition: few starts are under way during one. */
+const changesEach = 3;
 /** What begins so long before a change begins, or after it ended, counts as during it. */
 const aroundMs = 100;
 const quietMs = 1500;
@@ -101,7 +103,7 @@ export const keyChanges: Workload = ({ scale, report }) =>
     const merges: Seen[] = [];
     try {
       await pause(quietMs);
-      for (let i = 0; i < scale.repetitions; i++) {
+      for (let i = 0; i < changesEach * scale.repetitions; i++) {
         splits.push(await watched(load, () => eventually("a split", () => cluster.change(cluster.client.cluster.split({ shard: 1 })))));
         await cluster.settled(nodes);
         merges.push(await watched(load, () => eventually("a merge", () => cluster.change(cluster.client.cluster.merge(1)))));
