@@ -1,7 +1,9 @@
 /** What `hop run` may be told. */
 import { type Command, Option } from "commander";
+import type { Contention } from "#core/run";
 
-const contentions = ["attach", "reject", "queue", "supersede"];
+/** As Core has them; every command would load its runs for the list. */
+const contentions: readonly Contention[] = ["attach", "reject", "queue", "supersede"];
 
 export function runOptions(command: Command): Command {
   return command

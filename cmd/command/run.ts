@@ -5,6 +5,7 @@
  * a pipe. With --follow the id is said on standard error and the result is the output, so
  * `hop run hello --follow | jq` works. The exit code is then that of the run's end.
  */
+import type { Contention } from "#core/run";
 import type { StartReply, StartRequestInit } from "#proto";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, namespaceName, timeoutMs } from "../context.ts";
@@ -22,7 +23,7 @@ export interface RunOptions extends GlobalOptions {
   readonly inputLines?: string;
   readonly instance?: string;
   readonly instanceField?: string;
-  readonly contention?: "attach" | "reject" | "queue" | "supersede";
+  readonly contention?: Contention;
   readonly overrideReason?: string;
   readonly budget?: string;
   readonly idempotencyKey?: string;

@@ -1,9 +1,9 @@
 /** `hop workflow show`: a run, how it stands, and what it waits for. */
 
-import { HopError, toHex } from "#core/base";
+import { addressText, HopError, type RunId, toHex } from "#core/base";
 import { type DescribeReply, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, runAddress } from "../context.ts";
+import { type Context, type GlobalOptions, runAddress, runId } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { type ExitCode, exit, reasonOf } from "../failure.ts";
 import { kindName, shortHash, timeText } from "../history.ts";
@@ -22,8 +22,10 @@ export async function workflowShow(context: Context, options: GlobalOptions, run
     const result = await resultBytes(remote, reply);
     const { output } = context;
     if (output.format === "ids") output.line(reply.summary.run);
-    else if (output.isForPeople) show(output, reply.summary, reply, { result, lacksWorker: await hasNoWorker(remote, reply) });
-    else
+    else if (output.isForPeople) {
+      const name = runId(run, options, context.env);
+      show(output, reply.summary, reply, { name, result, lacksWorker: await hasNoWorker(remote, reply) });
+    } else
       output.json(
         describeJson(reply, reply.outcome === undefined || !hasEnded(reply.outcome.status) ? null : outcomeJson(reply.outcome, result)),
       );
@@ -33,6 +35,8 @@ export async function workflowShow(context: Context, options: GlobalOptions, run
 
 /** What is known of a run beside its description. */
 interface Known {
+  /** Of all its starts: the id without a ticket. */
+  readonly name: RunId;
   readonly result: Uint8Array | undefined;
   readonly lacksWorker: boolean;
 }
@@ -55,7 +59,7 @@ async function resultBytes(remote: Remote, reply: DescribeReply): Promise<Uint8A
 }
 
 function show(output: Output, run: RunSummary, reply: DescribeReply, known: Known): void {
-  const { result, lacksWorker } = known;
+  const { name, result, lacksWorker } = known;
   const field = (name: string, value: string) => {
     if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
   };
@@ -79,11 +83,11 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, known: Know
   }
   if (reply.queue.length === 0) return;
   output.line("");
-  output.table(queueColumns(run.run), reply.queue);
+  output.table(queueColumns(name), reply.queue);
 }
 
-const queueColumns = (run: string): readonly Column<QueuedStart>[] => [
-  { title: "QUEUED", value: ({ ticket }) => `${ticket}@${run.replace(/^\d+@/, "")}` },
+const queueColumns = (run: RunId): readonly Column<QueuedStart>[] => [
+  { title: "QUEUED", value: ({ ticket }) => addressText({ run, ticket }) },
   { title: "TYPE", value: ({ type }) => type, shrink: true },
   { title: "SINCE", value: ({ queuedMs }) => timeText(queuedMs) },
   { title: "UNTIL", value: ({ expiresAtMs }) => (expiresAtMs === 0 ? "" : timeText(expiresAtMs)) },

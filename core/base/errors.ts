@@ -82,5 +82,14 @@ export function ifAvailable<T>(ask: () => T): T | undefined {
   }
 }
 
+/** Does what may not be possible now. Returns whether it was. */
+export function doIfAvailable(work: () => void): boolean {
+  const done = ifAvailable(() => {
+    work();
+    return true;
+  });
+  return done ?? false;
+}
+
 /** What a thing that was thrown says. */
 export const errorText = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));

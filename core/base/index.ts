@@ -4,7 +4,7 @@ export { bytesEqual, fromHex, noBytes, putU64, toHex } from "./bytes.ts";
 export type { ActivateEffect, Barrier, Effect, ReplayEffect, Reply, Started, TaskEffect, Token } from "./effect.ts";
 export { now } from "./effect.ts";
 export type { Reason, Rejection } from "./errors.ts";
-export { errorText, HopError, ifAvailable, isUnavailable, reasons } from "./errors.ts";
+export { doIfAvailable, errorText, HopError, ifAvailable, isUnavailable, reasons } from "./errors.ts";
 export type { Timed } from "./heap.ts";
 export { TimerHeap } from "./heap.ts";
 export type { Hlc } from "./hlc.ts";

@@ -35,6 +35,8 @@ export const limits = {
   signalIdsKept: 64,
   /** Idempotency keys that a run's name remembers: those of its last generations. */
   usedKeysKept: 64,
+  /** Before what could not be read is asked for again, in milliseconds. */
+  rereadMs: 1000,
   /** Starts that wait for one name, and bytes of their inputs and signals. */
   queuedStartsMax: 1000,
   queuedBytesMax: 4 * MiB,

@@ -49,11 +49,11 @@ export function findStart(run: Run, { ticket, generation }: Target): Found | und
 }
 
 /** How a start is written where a message names it. */
-export const startText = (run: Run, { ticket, generation }: Target) =>
+export const startText = (run: Pick<Run, "run">, { ticket, generation }: Target) =>
   ticket === 0 ? `generation ${generation} of ${run.run}` : `start ${ticket} of ${run.run}`;
 
 /** Why nothing can be said of a target that is not found. */
-export function refuseUnknown(run: Run, verb: string, target: Target): Rejection {
+export function refuseUnknown(run: Pick<Run, "run" | "generation">, verb: string, target: Target): Rejection {
   const what = `Cannot ${verb} ${startText(run, target)}`;
   if (target.ticket > 0) {
     const message = `${what}: it does not wait, and how it ended is not remembered; the history of ${run.run} tells of it, if there was one`;
@@ -145,8 +145,8 @@ function applyQueued(run: Run, body: StartQueued, at: { seq: number; timeMs: num
 
 /** The start goes before all others that wait. */
 function applySupersede(run: Run, { ticket }: SupersedeRequested): void {
-  const first = run.queue.filter((one) => one.ticket === ticket);
-  run.queue = [...first, ...run.queue.filter((one) => one.ticket !== ticket)];
+  const first = takeOut(run, ticket);
+  if (first !== undefined) run.queue.unshift(first);
 }
 
 function applySignalQueued(run: Run, { ticket, name, payload, id }: SignalQueued, seq: number): void {

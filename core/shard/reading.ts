@@ -5,7 +5,7 @@
  * nothing and the input can be stepped again. What time makes due does not wait for a state that
  * can't be read: that one is looked for again a little later.
  */
-import { ifAvailable, isUnavailable, type KeyRange, type Partition, runPartition } from "#core/base";
+import { ifAvailable, isUnavailable, type KeyRange, limits, type Partition, runPartition } from "#core/base";
 import { isLive, isSettled, mayBeOffered } from "#core/run";
 import { RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
@@ -16,9 +16,6 @@ import { post } from "./outbox.ts";
 import { remindAll } from "./reminders.ts";
 import { orphanOperation } from "./tasks.ts";
 import { partitionOfToken } from "./token.ts";
-
-/** Before what could not be read is asked for again. */
-export const rereadMs = 1000;
 
 /** Loads what the input is about. Throws `HopError` STORE_UNAVAILABLE where that can't be read now. */
 export function fetchFor(ctx: ShardContext, input: Input): void {
@@ -71,7 +68,7 @@ export function wake(ctx: ShardContext, range: KeyRange = ctx.header): void {
   for (const partition of dueNow(ctx, range)) {
     if (ctx.runs.has(partition)) continue;
     const live = findNow(ctx, partition);
-    if (live === "unreadable") ctx.rereadAtMs = ctx.nowMs + rereadMs;
+    if (live === "unreadable") ctx.rereadAtMs = ctx.nowMs + limits.rereadMs;
     else if (live !== undefined) goOn(ctx, live);
   }
 }
@@ -84,7 +81,7 @@ function goOn(ctx: ShardContext, live: LiveRun): void {
 
 function dueNow(ctx: ShardContext, range: KeyRange): readonly Partition[] {
   const due = ifAvailable(() => ctx.options.states.dueBefore(ctx.horizonMs, Number.MAX_SAFE_INTEGER, range));
-  if (due === undefined) ctx.rereadAtMs = ctx.nowMs + rereadMs;
+  if (due === undefined) ctx.rereadAtMs = ctx.nowMs + limits.rereadMs;
   return due ?? [];
 }
 

@@ -1,134 +1,11 @@
 import { expect, test } from "bun:test";
-import {
-  asIndex,
-  asRequestId,
-  asSessionId,
-  asShardId,
-  type Effect,
-  InvariantError,
-  keyMax,
-  type Partition,
-  type RunId,
-  runPartition,
-  type TaskEffect,
-} from "#core/base";
+import { asIndex, asShardId, type Effect, InvariantError, keyMax, runPartition, type TaskEffect } from "#core/base";
 import { SessionCapacity } from "#core/dispatch";
-import { bornHeader, type Command, changeOf, decodeHeader, digestOf, encodeHeader, type Input, type ShardMachine } from "#core/shard";
-import {
-  ActivatedStatus,
-  type CommandInit,
-  CommandKind,
-  decodeEvent,
-  decodeRecord,
-  decodeWorkerItem,
-  encodeRecord,
-  encodeWorkerItem,
-  fromBytes,
-  toBytes,
-} from "#proto";
+import { bornHeader, decodeHeader, digestOf, encodeHeader } from "#core/shard";
+import { CommandKind, decodeEvent, decodeRecord, encodeRecord, fromBytes, toBytes } from "#proto";
 import { bunHasher } from "../../tests/hashers.ts";
-import { joining, lead, makeShard, RecordLog, StateTable, soleShard, wholeBirth } from "../../tests/shard-maker.ts";
-import { keyOf } from "./shards-fixture.ts";
-
-const second = asShardId(2);
-const session = asSessionId(1);
-const identity = { issuer: "local", subject: "case", verified: false, causeSeq: 0 };
-const epochMs = 1_800_000_000_000;
-const half = 2 ** 47;
-
-type Untimed = Input extends infer I ? (I extends { readonly nowMs: number } ? Omit<I, "nowMs"> : never) : never;
-
-/** A led shard with its log and what its node has saved. */
-class Led {
-  nowMs = epochMs;
-  readonly machine: ShardMachine;
-  readonly log: RecordLog;
-  private requests = 0;
-
-  constructor(
-    at: { readonly shard?: typeof second; readonly table?: StateTable; readonly log?: RecordLog; readonly birth?: typeof wholeBirth } = {},
-  ) {
-    const { shard = soleShard, table = new StateTable(), birth = wholeBirth } = at;
-    this.log = at.log ?? new RecordLog();
-    const { machine, appliedIndex } = table.open(shard, { log: this.log, birth, idleMs: 1000, orphanGraceMs: 500 });
-    this.machine = machine;
-    this.log.feed(machine, Math.max(appliedIndex, this.log.base) + 1);
-  }
-
-  lead(epoch = 1): this {
-    lead(this.machine, { nowMs: this.nowMs, appliedIndex: this.log.lastIndex, epoch });
-    return this;
-  }
-
-  step(input: Untimed): Effect[] {
-    return this.machine.step({ ...input, nowMs: this.nowMs } as Input);
-  }
-
-  command(command: Command): Effect[] {
-    return this.step({ kind: "command", request: asRequestId(++this.requests), identity, command });
-  }
-
-  start(run: RunId, awaitResult = false): Effect[] {
-    const more = { input: undefined, contention: "reject", idempotencyKey: "", deadlineMs: 0 } as const;
-    return this.command({ kind: "start", run, type: "t", bundle: new Uint8Array(32), awaitResult, ...more });
-  }
-
-  join(capacity: SessionCapacity, at = session): Effect[] {
-    return this.step({ ...joining(at, this.nowMs, { activitySlots: capacity.activitySlots }), capacity });
-  }
-
-  /** Answers the activation among the effects. */
-  answer(effects: readonly Effect[], ...commands: CommandInit[]): Effect[] {
-    const to = effects.find((each) => each.kind === "activate" || each.kind === "replay");
-    if (to === undefined || !("handle" in to)) throw new Error("There is no activation");
-    const value = { handle: to.handle, activation: "activation" in to ? to.activation : 0, status: ActivatedStatus.ok, commands };
-    const item = fromBytes(decodeWorkerItem, toBytes(encodeWorkerItem, { kind: "activated", value }));
-    return item.kind === "activated" ? this.step({ kind: "activated", session: to.session, message: item.value }) : [];
-  }
-
-  /** Starts a run that waits for one activity. */
-  busy(run: RunId): TaskEffect | undefined {
-    const effects = this.answer(this.start(run), { kind: CommandKind.activity, op: 1, name: "a" });
-    return effects.find((each) => each.kind === "task");
-  }
-
-  done(task: TaskEffect, epoch = task.token.epoch): Effect[] {
-    const message = { token: { ...task.token, epoch }, result: undefined, failure: undefined };
-    return this.step({ kind: "task-done", session: task.session, message });
-  }
-
-  advance(ms: number): Effect[] {
-    this.nowMs += ms;
-    return this.step({ kind: "tick" });
-  }
-
-  change(index = this.log.lastIndex) {
-    return changeOf(this.log.record(index));
-  }
-}
-
-function names(count: number, isWanted: (key: number) => boolean): RunId[] {
-  const found: RunId[] = [];
-  for (let i = 0; found.length < count; i++) if (isWanted(keyOf(`run/n:r${i}` as Partition))) found.push(`n:r${i}` as RunId);
-  return found;
-}
-const [left, left2] = names(2, (key) => key < half) as [RunId, RunId];
-const [right, right2, right3] = names(3, (key) => key >= half) as [RunId, RunId, RunId];
-
-const done = (result: readonly Effect[] | { readonly reject: string; readonly message: string }): readonly Effect[] => {
-  if ("reject" in result) throw new Error(result.message);
-  return result;
-};
-const refusal = (effects: readonly Effect[]) => {
-  const reply = effects.find((each) => each.kind === "reply");
-  return reply?.kind === "reply" && reply.reply.kind === "rejected" ? reply.reply : undefined;
-};
-const split = (led: Led, at = half) => done(led.machine.split({ at, child: second }, led.nowMs));
-const birthOf = (led: Led) => {
-  const [change] = led.machine.takeChanges().filter(({ change: { kind } }) => kind === "split");
-  if (change?.child === undefined) throw new Error("Nothing was born");
-  return change.child;
-};
+import { lead, makeShard, RecordLog, StateTable, soleShard } from "../../tests/shard-maker.ts";
+import { birthOf, done, epochMs, half, Led, left, left2, refusal, right, right2, right3, second, session, split } from "./led-fixture.ts";
 
 test("a machine decides only when it leads, and follows only when it does not", () => {
   const led = new Led();
@@ -233,13 +110,19 @@ test("who waits for a run that leaves is sent on, and told that a start was take
   expect(birthOf(led)).toEqual({ range: { first: half, last: keyMax }, ancestors: [1], clockMs: led.machine.clockMs });
 });
 
-test("tasks of runs that leave go on: the child on the same node takes their results", () => {
+/** A shard whose child owns a run with a task under way. */
+function splitWithTask() {
   const table = new StateTable();
   const led = new Led({ table }).lead();
   const capacity = new SessionCapacity(2);
   led.join(capacity);
   const task = led.busy(right) as TaskEffect;
   split(led);
+  return { table, led, capacity, task };
+}
+
+test("tasks of runs that leave go on: the child on the same node takes their results", () => {
+  const { table, led, capacity, task } = splitWithTask();
   expect([...capacity.tasks.values()].map(({ shard }) => shard)).toEqual([second]);
   table.checkpoint(soleShard, led.machine);
   const child = new Led({ table, shard: second, log: new RecordLog(1), birth: birthOf(led) }).lead(2);
@@ -254,12 +137,7 @@ test("tasks of runs that leave go on: the child on the same node takes their res
 });
 
 test("a task whose shard stepped down after a split may never have been sent: the child on the same node offers it again", () => {
-  const table = new StateTable();
-  const led = new Led({ table }).lead();
-  const capacity = new SessionCapacity(2);
-  led.join(capacity);
-  const task = led.busy(right) as TaskEffect;
-  split(led);
+  const { table, led, capacity, task } = splitWithTask();
   table.checkpoint(soleShard, led.machine);
   // What waited for its commit was dropped with the lead.
   led.machine.stepDown();

@@ -13,7 +13,7 @@ import { retryReplay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onResendDue } from "./outbox.ts";
 import { closeRun, expireOverdue } from "./outcome.ts";
-import { findNow, reread, rereadMs, wake } from "./reading.ts";
+import { findNow, reread, wake } from "./reading.ts";
 import { remind, remindAll } from "./reminders.ts";
 import type { ShardTimer } from "./shard-timer.ts";
 import { failAttempt, freeTask, offer, reoffer } from "./tasks.ts";
@@ -43,7 +43,7 @@ export function onTick(ctx: ShardContext): void {
     }
     const live = findNow(ctx, next.partition);
     if (live === "unreadable") {
-      ctx.timers.push({ ...next, atMs: ctx.nowMs + rereadMs });
+      ctx.timers.push({ ...next, atMs: ctx.nowMs + limits.rereadMs });
       continue;
     }
     // A start waits while generations pass.

@@ -5,7 +5,7 @@
  * with, are saved with the first header of the parent that is behind the split, all at once: a crash in
  * between comes by the split again. Several splits may be waiting, and one header may be behind all of them.
  */
-import { asIndex, asShardId, asTerm, type ShardId } from "#core/base";
+import { asIndex, asShardId, assert, asTerm, type ShardId } from "#core/base";
 import type { ConfState } from "#core/raft";
 import { type AppliedChange, bornHeader, encodeHeader } from "#core/shard";
 import { encodeConfState, toBytes } from "#proto";
@@ -22,6 +22,8 @@ interface Birth {
   readonly meta: CheckpointMeta;
   /** The log is durable so far when the child's log has begun. */
   readonly position: number;
+  /** A header behind the split is saved, and with it what the child begins with. */
+  isSaved: boolean;
 }
 
 interface Beginning {
@@ -40,7 +42,6 @@ export class Births {
   private readonly log: LogStore;
   private readonly placement: Pick<PlacementDoor, "leaseAhead">;
   private readonly waiting = new Map<number, Birth>();
-  private readonly savedSplits = new Set<number>();
 
   constructor(log: LogStore, placement: Pick<PlacementDoor, "leaseAhead">) {
     this.log = log;
@@ -58,7 +59,7 @@ export class Births {
       const header = encodeHeader(bornHeader(child));
       const conf = toBytes(encodeConfState, members);
       const meta = { shard, appliedIndex: birthIndex, clockMs: child.clockMs, conf, header, headerIndex: birthIndex };
-      this.waiting.set(index, { meta, position: log.position() });
+      this.waiting.set(index, { meta, position: log.position(), isSaved: false });
       log.kick(true);
       if (leads) this.askLease(shard, members);
     }
@@ -90,20 +91,20 @@ export class Births {
 
   /** A header behind the split at `index` is saved, and with it what the child begins with. */
   saved(index: number): void {
-    this.savedSplits.add(index);
+    const birth = this.waiting.get(index);
+    assert(birth !== undefined, `what the split at ${index} gives birth to has begun before a header behind it is saved`);
+    birth.isSaved = true;
   }
 
   isSaved(index: number): boolean {
-    return this.savedSplits.has(index);
+    return this.waiting.get(index)?.isSaved === true;
   }
 
   over(index: number): void {
     this.waiting.delete(index);
-    this.savedSplits.delete(index);
   }
 
   clear(): void {
     this.waiting.clear();
-    this.savedSplits.clear();
   }
 }

@@ -12,7 +12,7 @@ import type { ConfState, Entry, Message } from "#core/raft";
 import { RaftEntryKind } from "#proto";
 import type { LogEntry, LogStore } from "#store";
 import type { Note } from "../shard/shard-host.ts";
-import type { Timing } from "../timing.ts";
+import { onceSoon, type Timing } from "../timing.ts";
 import { Group, type GroupParts } from "./group.ts";
 
 /** Read from the log in one go. */
@@ -100,10 +100,12 @@ export class Replica<M extends ReplicatedMachine> {
   private arrived: Message | undefined;
   /** Committed, and not folded in yet. */
   private queue: Entry[] = [];
+  private readonly mendSoon: () => void;
 
   constructor(parts: ReplicaParts<M>) {
     this.parts = parts;
     this.shard = parts.shard;
+    this.mendSoon = onceSoon(parts.timing, mendMs, () => this.guard(() => this.mend()));
     const { machine, appliedIndex, conf } = parts.kind.build();
     this.machine = machine;
     this.appliedIndex = appliedIndex;
@@ -290,7 +292,7 @@ export class Replica<M extends ReplicatedMachine> {
     this.parts.kind.torn();
     this.closeLeadership();
     this.group.resign();
-    this.parts.timing.after(mendMs, () => this.guard(() => this.mend()));
+    this.mendSoon();
   }
 
   private mend(): void {

@@ -11,6 +11,7 @@ import {
   asShardId,
   asTerm,
   bytesEqual,
+  doIfAvailable,
   ifAvailable,
   type KeyRange,
   type NodeId,
@@ -346,12 +347,10 @@ export class Replicas {
   /** No place and no states of the shard are left; false where they can't be deleted now. */
   private isCleared(shard: ShardId, range: KeyRange | undefined): boolean {
     const { checkpoint } = this.parts;
-    const clear = () => {
+    return doIfAvailable(() => {
       checkpoint.removeMeta(shard);
       if (range !== undefined) checkpoint.deleteRange(range);
-      return true;
-    };
-    return ifAvailable(clear) ?? false;
+    });
   }
 
   /**

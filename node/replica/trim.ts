@@ -5,7 +5,7 @@
  * saved states, or behind the uploaded ones where it loses those; members that follow are sent
  * what they have not yet got; histories are read from sealed segments.
  */
-import { asIndex, type Index, ifAvailable, type NodeId, type ShardId } from "#core/base";
+import { asIndex, doIfAvailable, type Index, type NodeId, type ShardId } from "#core/base";
 import { decodeHeader } from "#core/shard";
 import type { CheckpointStore, LogStore } from "#store";
 import type { Group } from "./group.ts";
@@ -31,13 +31,7 @@ interface Trimmable {
 }
 
 /** What was saved outlives a loss of power; false where that can't be had now. */
-export function isSynced(checkpoint: CheckpointStore): boolean {
-  const sync = () => {
-    checkpoint.sync();
-    return true;
-  };
-  return ifAvailable(sync) ?? false;
-}
+export const isSynced = (checkpoint: CheckpointStore): boolean => doIfAvailable(() => checkpoint.sync());
 
 /** Looks again and again whether one replica's log may forget more. */
 export class TrimRound {

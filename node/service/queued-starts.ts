@@ -1,5 +1,6 @@
 /** Starts that were queued, as callers see them: their addresses, and what the state of their name says of one. */
 import { addressText, HopError, type RunAddress, type Started } from "#core/base";
+import { refuseUnknown } from "#core/run";
 import type { DescribeReply, RunSummary, StartReplyInit } from "#proto";
 import { RunStatus } from "#proto";
 
@@ -27,8 +28,7 @@ export function stateOf(state: DescribeReply, address: RunAddress): DescribeRepl
   }
   const ending = state.ending.find((one) => one.ticket === ticket);
   if (ending === undefined) {
-    const message = `Cannot describe start ${ticket} of ${run}: it does not wait, and how it ended is not remembered; the history of ${run} tells of it, if there was one`;
-    throw new HopError("RUN_NOT_FOUND", message);
+    throw HopError.from(refuseUnknown({ run, generation: state.summary?.generation ?? 0 }, "describe", { ticket, generation: 0 }));
   }
   const { generation, outcome } = ending;
   return of({ ...blank, generation, status: outcome?.status ?? 0, note: outcome?.failure?.message ?? "" }, outcome);

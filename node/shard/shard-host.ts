@@ -16,6 +16,7 @@ import {
   type Index,
   isUnavailable,
   type KeyRange,
+  limits,
   type Partition,
   type Rejection,
   type ReplayEffect,
@@ -87,8 +88,7 @@ const roomPollMs = 100;
 /** A lease that has to be proven is waited for so often, and that long in between. */
 const leaseTries = 20;
 const leasePollMs = 10;
-/** Before what could not be read is asked for again, and between two notes of it. */
-const unreadableRetryMs = 1000;
+/** Between two notes of what can't be read. */
 const unreadableNoteMs = 10_000;
 /** While the group hands its leadership over, or waits for a quorum. */
 const proposePollMs = 5;
@@ -401,10 +401,10 @@ export class ShardHost implements ShardPort {
       this.unreadableMs = timing.monotonicMs();
     }
     if (input.kind === "command" || input.kind === "envelope") {
-      const rejection = { ...rejectionOf(error), retryAfterMs: unreadableRetryMs };
+      const rejection = { ...rejectionOf(error), retryAfterMs: limits.rereadMs };
       queueMicrotask(() => this.reply(input.request, { kind: "rejected", rejection }));
     } else if (input.kind === "task-done") {
-      timing.after(unreadableRetryMs, () => this.input({ ...input, nowMs: this.clock.nowMs() }));
+      timing.after(limits.rereadMs, () => this.input({ ...input, nowMs: this.clock.nowMs() }));
     }
   }
 
