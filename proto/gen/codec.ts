@@ -11492,3 +11492,115 @@ export function decodeSnapshotEnd(r: Reader, end: number): SnapshotEnd {
   r.leave(end);
   return { index: index_, term: term_, clockMs: clockMs_, conf: conf_, header: header_, headerIndex: headerIndex_, chunks: chunks_, sha256: sha256_, indexed: indexed_ };
 }
+
+/** What happens to a run: a kind and its body. */
+export type RunEvent =
+  | { readonly kind: typeof EventKind.runStarted; readonly body: RunStarted }
+  | { readonly kind: typeof EventKind.runCompleted; readonly body: RunCompleted }
+  | { readonly kind: typeof EventKind.runFailed; readonly body: RunFailed }
+  | { readonly kind: typeof EventKind.runCancelled; readonly body: RunCancelled }
+  | { readonly kind: typeof EventKind.runTerminated; readonly body: RunTerminated }
+  | { readonly kind: typeof EventKind.runTimedOut; readonly body: RunTimedOut }
+  | { readonly kind: typeof EventKind.runBlocked; readonly body: RunBlocked }
+  | { readonly kind: typeof EventKind.runResumed; readonly body: RunResumed }
+  | { readonly kind: typeof EventKind.cancelRequested; readonly body: CancelRequested }
+  | { readonly kind: typeof EventKind.historyExpired; readonly body: HistoryExpired }
+  | { readonly kind: typeof EventKind.startQueued; readonly body: StartQueued }
+  | { readonly kind: typeof EventKind.startExpired; readonly body: StartExpired }
+  | { readonly kind: typeof EventKind.startCancelled; readonly body: StartCancelled }
+  | { readonly kind: typeof EventKind.supersedeRequested; readonly body: SupersedeRequested }
+  | { readonly kind: typeof EventKind.activityScheduled; readonly body: ActivityScheduled }
+  | { readonly kind: typeof EventKind.activityCompleted; readonly body: ActivityCompleted }
+  | { readonly kind: typeof EventKind.activityFailed; readonly body: ActivityFailed }
+  | { readonly kind: typeof EventKind.activityRetried; readonly body: ActivityRetried }
+  | { readonly kind: typeof EventKind.activityCancelled; readonly body: ActivityCancelled }
+  | { readonly kind: typeof EventKind.timerStarted; readonly body: TimerStarted }
+  | { readonly kind: typeof EventKind.timerFired; readonly body: TimerFired }
+  | { readonly kind: typeof EventKind.timerCancelled; readonly body: TimerCancelled }
+  | { readonly kind: typeof EventKind.signalReceived; readonly body: SignalReceived }
+  | { readonly kind: typeof EventKind.signalAwaited; readonly body: SignalAwaited }
+  | { readonly kind: typeof EventKind.signalWaitCancelled; readonly body: SignalWaitCancelled }
+  | { readonly kind: typeof EventKind.signalQueued; readonly body: SignalQueued }
+  | { readonly kind: typeof EventKind.signalSent; readonly body: SignalSent }
+  | { readonly kind: typeof EventKind.signalSettled; readonly body: SignalSettled }
+  | { readonly kind: typeof EventKind.signalSendCancelled; readonly body: SignalSendCancelled }
+  | { readonly kind: typeof EventKind.resultAwaited; readonly body: ResultAwaited }
+  | { readonly kind: typeof EventKind.resultReceived; readonly body: ResultReceived }
+  | { readonly kind: typeof EventKind.resultWaitCancelled; readonly body: ResultWaitCancelled };
+
+/** Writes the body that belongs to the event's kind. */
+export function encodeRunEvent(w: Writer, e: RunEvent): void {
+  switch (e.kind) {
+    case 1: return encodeRunStarted(w, e.body);
+    case 2: return encodeRunCompleted(w, e.body);
+    case 3: return encodeRunFailed(w, e.body);
+    case 4: return encodeRunCancelled(w, e.body);
+    case 5: return encodeRunTerminated(w, e.body);
+    case 6: return encodeRunTimedOut(w, e.body);
+    case 7: return encodeRunBlocked(w, e.body);
+    case 8: return encodeRunResumed(w, e.body);
+    case 9: return encodeCancelRequested(w, e.body);
+    case 10: return encodeHistoryExpired(w, e.body);
+    case 11: return encodeStartQueued(w, e.body);
+    case 12: return encodeStartExpired(w, e.body);
+    case 13: return encodeStartCancelled(w, e.body);
+    case 14: return encodeSupersedeRequested(w, e.body);
+    case 16: return encodeActivityScheduled(w, e.body);
+    case 17: return encodeActivityCompleted(w, e.body);
+    case 18: return encodeActivityFailed(w, e.body);
+    case 19: return encodeActivityRetried(w, e.body);
+    case 20: return encodeActivityCancelled(w, e.body);
+    case 32: return encodeTimerStarted(w, e.body);
+    case 33: return encodeTimerFired(w, e.body);
+    case 34: return encodeTimerCancelled(w, e.body);
+    case 48: return encodeSignalReceived(w, e.body);
+    case 49: return encodeSignalAwaited(w, e.body);
+    case 50: return encodeSignalWaitCancelled(w, e.body);
+    case 51: return encodeSignalQueued(w, e.body);
+    case 64: return encodeSignalSent(w, e.body);
+    case 65: return encodeSignalSettled(w, e.body);
+    case 66: return encodeSignalSendCancelled(w, e.body);
+    case 67: return encodeResultAwaited(w, e.body);
+    case 68: return encodeResultReceived(w, e.body);
+    case 69: return encodeResultWaitCancelled(w, e.body);
+  }
+}
+
+/** The event of a body, or undefined where this version does not know the kind. */
+export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent | undefined {
+  switch (kind) {
+    case 1: return { kind: EventKind.runStarted, body: decodeRunStarted(r, end) };
+    case 2: return { kind: EventKind.runCompleted, body: decodeRunCompleted(r, end) };
+    case 3: return { kind: EventKind.runFailed, body: decodeRunFailed(r, end) };
+    case 4: return { kind: EventKind.runCancelled, body: decodeRunCancelled(r, end) };
+    case 5: return { kind: EventKind.runTerminated, body: decodeRunTerminated(r, end) };
+    case 6: return { kind: EventKind.runTimedOut, body: decodeRunTimedOut(r, end) };
+    case 7: return { kind: EventKind.runBlocked, body: decodeRunBlocked(r, end) };
+    case 8: return { kind: EventKind.runResumed, body: decodeRunResumed(r, end) };
+    case 9: return { kind: EventKind.cancelRequested, body: decodeCancelRequested(r, end) };
+    case 10: return { kind: EventKind.historyExpired, body: decodeHistoryExpired(r, end) };
+    case 11: return { kind: EventKind.startQueued, body: decodeStartQueued(r, end) };
+    case 12: return { kind: EventKind.startExpired, body: decodeStartExpired(r, end) };
+    case 13: return { kind: EventKind.startCancelled, body: decodeStartCancelled(r, end) };
+    case 14: return { kind: EventKind.supersedeRequested, body: decodeSupersedeRequested(r, end) };
+    case 16: return { kind: EventKind.activityScheduled, body: decodeActivityScheduled(r, end) };
+    case 17: return { kind: EventKind.activityCompleted, body: decodeActivityCompleted(r, end) };
+    case 18: return { kind: EventKind.activityFailed, body: decodeActivityFailed(r, end) };
+    case 19: return { kind: EventKind.activityRetried, body: decodeActivityRetried(r, end) };
+    case 20: return { kind: EventKind.activityCancelled, body: decodeActivityCancelled(r, end) };
+    case 32: return { kind: EventKind.timerStarted, body: decodeTimerStarted(r, end) };
+    case 33: return { kind: EventKind.timerFired, body: decodeTimerFired(r, end) };
+    case 34: return { kind: EventKind.timerCancelled, body: decodeTimerCancelled(r, end) };
+    case 48: return { kind: EventKind.signalReceived, body: decodeSignalReceived(r, end) };
+    case 49: return { kind: EventKind.signalAwaited, body: decodeSignalAwaited(r, end) };
+    case 50: return { kind: EventKind.signalWaitCancelled, body: decodeSignalWaitCancelled(r, end) };
+    case 51: return { kind: EventKind.signalQueued, body: decodeSignalQueued(r, end) };
+    case 64: return { kind: EventKind.signalSent, body: decodeSignalSent(r, end) };
+    case 65: return { kind: EventKind.signalSettled, body: decodeSignalSettled(r, end) };
+    case 66: return { kind: EventKind.signalSendCancelled, body: decodeSignalSendCancelled(r, end) };
+    case 67: return { kind: EventKind.resultAwaited, body: decodeResultAwaited(r, end) };
+    case 68: return { kind: EventKind.resultReceived, body: decodeResultReceived(r, end) };
+    case 69: return { kind: EventKind.resultWaitCancelled, body: decodeResultWaitCancelled(r, end) };
+    default: return undefined;
+  }
+}
