@@ -271,6 +271,8 @@ export class ShardContext {
     const w = this.openRecord();
     this.clock.tick(this.nowMs);
     const { timeMs, logical } = this.clock;
+    // What counts from now on counts from the event, as whoever reads it back has it.
+    this.nowMs = Math.max(this.nowMs, timeMs);
     const seq = live.chain.size;
     if (live.chain.lastShard !== 0) this.foreign.set(this.eventCount, live.chain.lastShard);
     this.eventCount++;

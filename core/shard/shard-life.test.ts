@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { asIndex, asShardId, type Effect, InvariantError, keyMax, runPartition, type TaskEffect } from "#core/base";
 import { SessionCapacity } from "#core/dispatch";
 import { bornHeader, decodeHeader, digestOf, encodeHeader } from "#core/shard";
-import { CommandKind, decodeEvent, decodeRecord, encodeRecord, fromBytes, toBytes } from "#proto";
+import { CommandKind, decodeEvent, decodeRecord, EventKind, encodeRecord, fromBytes, toBytes } from "#proto";
 import { bunHasher } from "../../tests/hashers.ts";
 import { lead, makeShard, RecordLog, StateTable, soleShard } from "../../tests/shard-maker.ts";
 import { birthOf, done, epochMs, half, Led, left, left2, refusal, right, right2, right3, second, session, split } from "./led-fixture.ts";
@@ -41,6 +41,27 @@ test("a new leader's events are above everything in its log, however its clock s
     fromBytes(decodeEvent, fromBytes(decodeRecord, led.log.record(index)).event[0] as Uint8Array),
   );
   expect((after?.timeMs ?? 0) > (before?.timeMs ?? 0)).toBe(true);
+});
+
+test("an attempt's time counts from the event that scheduled it, also where that is the first of its leader", () => {
+  const table = new StateTable();
+  const before = new Led({ table }).lead();
+  before.start(left);
+  table.checkpoint(soleShard, before.machine);
+  const led = new Led({ table, log: before.log }).lead(2);
+  const options = { startToCloseMs: 100, retry: { attemptsMax: 1 } };
+  led.answer(led.join(new SessionCapacity(10)), { kind: CommandKind.activity, op: 1, name: "a", options });
+  const timeOf = (kind: number) =>
+    led.log.records
+      .flatMap((record) => fromBytes(decodeRecord, record).event)
+      .map((event) => fromBytes(decodeEvent, event))
+      .find((event) => event.kind === kind)?.timeMs;
+  // Whoever led before may have used up its millisecond.
+  expect(timeOf(EventKind.activityScheduled)).toBe(epochMs + 2);
+  led.advance(101);
+  expect(timeOf(EventKind.activityFailed)).toBeUndefined();
+  led.advance(1);
+  expect(timeOf(EventKind.activityFailed)).toBe(epochMs + 102);
 });
 
 test("what is for another shard's keys is refused by name, and appends nothing", () => {
