@@ -22,6 +22,7 @@ const names = [
   "peer",
   "placement",
   "snapshot",
+  "schedule",
 ];
 const files: DescFile[] = [];
 for (const name of names) {

@@ -16,6 +16,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   "core/run": ["core/base", "core/policy", "core/merkle", "proto"],
   "core/dispatch": ["core/base", "core/policy", "proto"],
   "core/placement": ["core/base", "core/merkle", "proto"],
+  "core/schedule": ["core/base", "proto"],
   "core/shard": ["core/base", "core/merkle", "core/raft", "core/run", "core/dispatch", "core/policy", "proto"],
   store: ["core", "proto"],
   sdk: ["proto"],

@@ -35,5 +35,5 @@ export {
 export type { Key, KeyRange } from "./key.ts";
 export { inRange, keyMax, keyOfDigest, keyText, overlaps, rangeText, wholeRange } from "./key.ts";
 export { limits } from "./limits.ts";
-export type { Hasher, LogWriter, SavedState, StateReader } from "./ports.ts";
+export type { Hasher, LogWriter, SavedState, StateReader, ZoneReader } from "./ports.ts";
 export { Prng, seedOf } from "./prng.ts";

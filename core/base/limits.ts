@@ -75,6 +75,13 @@ export const limits = {
   noteCharsMax: 300,
   /** Runs that one event of expiry names, and histories that expire with one record. */
   expiredRunsMax: 256,
+  /** Cron expressions, and single instants, of one schedule. */
+  scheduleTimesMax: 100,
+  scheduleIntervalMsMin: 1000,
+  /** Instants of one schedule that wait for its live run's end, and missed ones that one record tells of. */
+  scheduleWaitingMax: 1000,
+  scheduleMissedMax: 1000,
+  scheduleJitterMsMax: 24 * 3600 * 1000,
   retryIntervalMsMax: 24 * 3600 * 1000,
   /** Sleeping longer than this is kept in the checkpoint store, not in memory. */
   timerHorizonMs: 60_000,

@@ -31,3 +31,12 @@ export interface StateReader {
   /** Partitions with a key in `range` and a timer due before `beforeMs`, earliest first. */
   dueBefore(beforeMs: number, limit: number, range: KeyRange): Partition[];
 }
+
+/**
+ * What clocks show where: rules of time zones, which differ from machine to machine. Only who leads
+ * asks, and what follows from an answer is in the log.
+ */
+export interface ZoneReader {
+  /** Milliseconds by which clocks of `zone` (an IANA name) are ahead of UTC at `atMs`; undefined where the machine knows no such zone. */
+  offsetMs(zone: string, atMs: number): number | undefined;
+}

@@ -11493,6 +11493,99 @@ export function decodeSnapshotEnd(r: Reader, end: number): SnapshotEnd {
   return { index: index_, term: term_, clockMs: clockMs_, conf: conf_, header: header_, headerIndex: headerIndex_, chunks: chunks_, sha256: sha256_, indexed: indexed_ };
 }
 
+export const SkippedTime = {
+  next: 0,
+  skip: 1,
+} as const;
+export type SkippedTime = (typeof SkippedTime)[keyof typeof SkippedTime];
+
+export const RepeatedTime = {
+  first: 0,
+  last: 1,
+  both: 2,
+} as const;
+export type RepeatedTime = (typeof RepeatedTime)[keyof typeof RepeatedTime];
+
+export const OverlapPolicy = {
+  skip: 0,
+  bufferOne: 1,
+  bufferAll: 2,
+  cancelOther: 3,
+  terminateOther: 4,
+  allowAll: 5,
+} as const;
+export type OverlapPolicy = (typeof OverlapPolicy)[keyof typeof OverlapPolicy];
+
+export interface ScheduleSpec {
+  cron: string[];
+  zone: string;
+  skipped: number;
+  repeated: number;
+  everyMs: number;
+  offsetMs: number;
+  atMs: number[];
+  fromMs: number;
+  untilMs: number;
+  jitterMs: number;
+}
+export interface ScheduleSpecInit {
+  cron?: readonly string[] | undefined;
+  zone?: string | undefined;
+  skipped?: number | undefined;
+  repeated?: number | undefined;
+  everyMs?: number | undefined;
+  offsetMs?: number | undefined;
+  atMs?: readonly number[] | undefined;
+  fromMs?: number | undefined;
+  untilMs?: number | undefined;
+  jitterMs?: number | undefined;
+}
+
+export function encodeScheduleSpec(w: Writer, m: ScheduleSpecInit): void {
+  if (m.cron !== undefined) for (const item of m.cron) { w.text(10, item); }
+  if (m.zone !== undefined && m.zone !== "") { w.text(18, m.zone); }
+  if (m.skipped !== undefined && m.skipped !== 0) { w.varint(24); w.varint(m.skipped); }
+  if (m.repeated !== undefined && m.repeated !== 0) { w.varint(32); w.varint(m.repeated); }
+  if (m.everyMs !== undefined && m.everyMs !== 0) { w.varint(40); w.varint(m.everyMs); }
+  if (m.offsetMs !== undefined && m.offsetMs !== 0) { w.varint(48); w.varint(m.offsetMs); }
+  if (m.atMs !== undefined) for (const item of m.atMs) { w.varint(56); w.varint(item); }
+  if (m.fromMs !== undefined && m.fromMs !== 0) { w.varint(64); w.varint(m.fromMs); }
+  if (m.untilMs !== undefined && m.untilMs !== 0) { w.varint(72); w.varint(m.untilMs); }
+  if (m.jitterMs !== undefined && m.jitterMs !== 0) { w.varint(80); w.varint(m.jitterMs); }
+}
+
+export function decodeScheduleSpec(r: Reader, end: number): ScheduleSpec {
+  const cron_: string[] = [];
+  let zone_: string = "";
+  let skipped_: number = 0;
+  let repeated_: number = 0;
+  let everyMs_: number = 0;
+  let offsetMs_: number = 0;
+  const atMs_: number[] = [];
+  let fromMs_: number = 0;
+  let untilMs_: number = 0;
+  let jitterMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: cron_.push(r.text(end)); break;
+      case 18: zone_ = r.text(end); break;
+      case 24: skipped_ = r.varint(); break;
+      case 32: repeated_ = r.varint(); break;
+      case 40: everyMs_ = r.varint(); break;
+      case 48: offsetMs_ = r.varint(); break;
+      case 56: atMs_.push(r.varint()); break;
+      case 64: fromMs_ = r.varint(); break;
+      case 72: untilMs_ = r.varint(); break;
+      case 80: jitterMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { cron: cron_, zone: zone_, skipped: skipped_, repeated: repeated_, everyMs: everyMs_, offsetMs: offsetMs_, atMs: atMs_, fromMs: fromMs_, untilMs: untilMs_, jitterMs: jitterMs_ };
+}
+
 /** What happens to a run: a kind and its body. */
 export type RunEvent =
   | { readonly kind: typeof EventKind.runStarted; readonly body: RunStarted }
