@@ -375,15 +375,15 @@ export class Replicas {
     return false;
   }
 
-  private born(child: ShardId, campaigns: boolean): void {
-    if (this.shards.has(child) || this.parts.log.isRemoved(child)) return;
-    const { group } = this.open(child);
+  private born(child: ShardId, campaigns: boolean): boolean {
+    if (this.shards.has(child) || this.parts.log.isRemoved(child)) return true;
+    const group = ifAvailable(() => this.open(child))?.group;
+    if (group === undefined) return false;
     if (campaigns) {
       if (group.leader === 0) group.campaign({ isFirst: group.term === 0 });
       this.parts.timing.after(birthRetryMs, () => this.campaign(child, birthRetryMs * 2));
-      return;
-    }
-    for (const request of this.early.take(child)) group.receive(request);
+    } else for (const request of this.early.take(child)) group.receive(request);
+    return true;
   }
 
   private campaign(shard: ShardId, retryMs: number): void {

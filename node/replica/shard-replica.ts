@@ -436,8 +436,11 @@ export class ShardReplica {
       if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard))) return this.carryOutLater();
       this.changes.shift();
       if (next.change.kind === "split" && isSplit(next)) {
+        if (!this.around.shards.born(asShardId(next.change.value.child), this.replica.group.leads)) {
+          this.changes.unshift(next);
+          return this.carryOutLater();
+        }
         this.births.over(next.index);
-        this.around.shards.born(asShardId(next.change.value.child), this.replica.group.leads);
       }
       if (next.change.kind === "frozen") this.around.timing.after(0, () => this.reconcile());
       // With what is saved behind a seal goes what it lets the replica forget; what is frozen is saved before another takes it in.

@@ -70,8 +70,8 @@ export interface PlacementDoor {
 
 /** Other shards of this node. */
 export interface ShardNeighbours {
-  /** Opens the replica that a split gave this node, and lets it campaign where `campaigns`. */
-  born(child: ShardId, campaigns: boolean): void;
+  /** Opens the replica that a split gave this node, and lets it campaign where `campaigns`. False where what it begins with can't be read now. */
+  born(child: ShardId, campaigns: boolean): boolean;
   replica(shard: ShardId): ShardReplica | undefined;
   all(): Iterable<ShardReplica>;
   /** The shard was absorbed: its replica ends, its log stays as archive. */

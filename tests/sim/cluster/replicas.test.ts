@@ -1,8 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import {
+  asIndex,
   asNodeId,
   asShardId,
   firstDataShard,
+  HopError,
   type NodeId,
   placementShard,
   type Reply,
@@ -279,6 +281,52 @@ test("what a split gave birth to comes to be also where the shard was taken in b
   start(cluster, "last");
   cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
   cluster.expectReplicasEqual();
+});
+
+describe("a child whose beginning can't be read is born when it can", () => {
+  /** Reads of the child's place fail until the returned function is called. */
+  function makeUnreadable({ checkpoint }: SimNode): () => void {
+    const read = checkpoint.meta.bind(checkpoint);
+    checkpoint.meta = (shard) => {
+      if (shard === child) throw new HopError("STORE_UNAVAILABLE", "the disk can't be read");
+      return read(shard);
+    };
+    return () => {
+      checkpoint.meta = read;
+    };
+  }
+
+  test("where nobody else has the shard", () => {
+    const cluster = new Cluster(11);
+    const one = cluster.add(1, true);
+    one.start();
+    cluster.runUntil(() => cluster.placementLeader() !== undefined, 1000, "placement is led");
+    cluster.ask({ kind: "bootstrap", clusterId: "c", info: info(1) });
+    start(cluster, "r");
+    const heal = makeUnreadable(one);
+    cluster.ask({ kind: "want-split", shard: firstDataShard, at: 2 ** 47 });
+    cluster.run(3000);
+    expect(one.replicas.get(child)).toBeUndefined();
+    heal();
+    cluster.runUntil(() => one.led.has(child), 1000, "the child is led");
+    for (let i = 0; i < 20; i++) start(cluster, `more-${i}`);
+  });
+
+  test("where others lead it meanwhile: by what it has itself", () => {
+    const cluster = three(12);
+    for (let i = 0; i < 20; i++) start(cluster, `r${i}`);
+    const follower = [...cluster.nodes.values()].find((node) => !node.led.has(firstDataShard)) as SimNode;
+    const heal = makeUnreadable(follower);
+    cluster.ask({ kind: "want-split", shard: firstDataShard, at: 2 ** 47 });
+    cluster.runUntil(() => leaderOf(cluster, child) !== undefined, 5000, "the child is led");
+    for (let i = 0; i < 20; i++) start(cluster, `more-${i}`);
+    expect(follower.replicas.get(child)).toBeUndefined();
+    heal();
+    cluster.runUntil(() => follower.replicas.get(child) !== undefined, 1000, "the child is born");
+    expect(follower.log.base(child).index).toBe(asIndex(1));
+    cluster.runUntil(() => cluster.isQuiet(), 5000, "quiet");
+    cluster.expectReplicasEqual();
+  });
 });
 
 test("a leader whose disk is full can hand over to one that can write", () => {
