@@ -1,6 +1,7 @@
 /** Vocabulary of Core: names, numbers, clocks, bounds, refusals, effects. */
 export { assert, InvariantError, present, unreachable } from "./assert.ts";
 export { bytesEqual, fromHex, noBytes, putU64, toHex } from "./bytes.ts";
+export { readDuration, unitMs } from "./duration.ts";
 export type { ActivateEffect, Barrier, Effect, ReplayEffect, Reply, Started, TaskEffect, Token } from "./effect.ts";
 export { now } from "./effect.ts";
 export type { Reason, Rejection } from "./errors.ts";

@@ -25,5 +25,5 @@ export { decideAwaitResult, decideSendSignal, decideSettled, decideWaitCancelled
 export type { Sender } from "./sender.ts";
 export { decideSignal, type SignalRequest } from "./signal.ts";
 export { type Contention, contentions, decideNext, decideStart, type StartRequest } from "./start.ts";
-export { attentionMs, emptyRun, isClosed, isLive, isSettled, kept, mayBeOffered, type Operation, type Run } from "./state.ts";
+export { attentionMs, dueMs, emptyRun, isClosed, isLive, isSettled, kept, mayBeOffered, type Operation, type Run } from "./state.ts";
 export { decideTimer } from "./timer.ts";

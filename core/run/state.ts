@@ -171,10 +171,15 @@ export function attentionMs(run: Run): number {
   if (run.outbox.size > 0) return 0;
   if (!isLive(run)) return Number.POSITIVE_INFINITY;
   if (run.status === RunStatus.running && !isSettled(run)) return 0;
+  for (const o of run.pending.values()) if (mayBeOffered(o, 0)) return 0;
+  return dueMs(run);
+}
+
+/** When the next of a live run's own timers is due; infinity where none is. */
+export function dueMs(run: Run): number {
   let due = run.deadlineAtMs || Number.POSITIVE_INFINITY;
   for (const { expiresAtMs } of run.queue) if (expiresAtMs > 0) due = Math.min(due, expiresAtMs);
   for (const o of run.pending.values()) {
-    if (mayBeOffered(o, 0)) return 0;
     if (o.dueMs > 0) due = Math.min(due, o.dueMs);
     const limit = o.options?.scheduleToCloseMs ?? 0;
     if (limit > 0) due = Math.min(due, o.scheduledMs + limit);

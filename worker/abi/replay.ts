@@ -5,6 +5,7 @@
  * they are recorded only where the operation was still open. What lies beyond the recorded
  * operations is new, and is what the run goes on with.
  */
+import { createHash } from "node:crypto";
 import { bytesEqual, noBytes } from "#core/base";
 import { type CommandInit, CommandKind, type PayloadInit } from "#proto";
 import { describeCommand, describeRecorded } from "./describe.ts";
@@ -117,5 +118,5 @@ function samePayload(recorded: PayloadInit | undefined, payload: PayloadInit | u
   const ref = recorded?.ref;
   if (ref === undefined) return bytesEqual(recorded?.data ?? noBytes, data);
   if ((ref.size ?? 0) !== data.length) return false;
-  return bytesEqual(ref.sha256 ?? noBytes, new Bun.CryptoHasher("sha256").update(data).digest());
+  return bytesEqual(ref.sha256 ?? noBytes, createHash("sha256").update(data).digest());
 }

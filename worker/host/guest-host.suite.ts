@@ -9,7 +9,12 @@ import { type CommandInit, CommandKind } from "#proto";
 import type { Delivery } from "./guest-host.ts";
 import { brief, briefs, decode, encode, exact, newKey, type SuiteBench, SuiteRun, startMs } from "./suite-run-fixture.ts";
 
-export function guestHostSuite(name: string, openBench: () => Promise<SuiteBench>): void {
+export interface SuiteOptions {
+  /** The host ends runs that take too much time or memory; left out: it does. */
+  readonly hasLimits?: boolean;
+}
+
+export function guestHostSuite(name: string, openBench: () => Promise<SuiteBench>, { hasLimits = true }: SuiteOptions = {}): void {
   describe(name, () => {
     let bench: SuiteBench;
     beforeAll(async () => {
@@ -25,7 +30,7 @@ export function guestHostSuite(name: string, openBench: () => Promise<SuiteBench
     queryCases(run, () => bench);
     cancelCases(run);
     replayCases(run);
-    limitCases(run, () => bench);
+    if (hasLimits) limitCases(run, () => bench);
   });
 }
 

@@ -5,9 +5,8 @@
  * f64 nowMs, UTF-8 text. An answer: u32 length of what follows, u8 status, 3 bytes 0, u32 realm,
  * u32 key, UTF-8 text. Both travel in messages: u32 length of what follows, u8 channel, body.
  */
-import type { FailureInit } from "#proto";
 import type { Delivery, GuestRun } from "../guest-host.ts";
-import type { WireFailure } from "./protocol.ts";
+import { callOf } from "./kernel-call.ts";
 import { deliveryFlag, deliveryKind } from "./protocol.ts";
 
 export const channel = { frames: 1, command: 2 } as const;
@@ -18,7 +17,6 @@ const frameHeaderBytes = 28;
 const answerHeaderBytes = 16;
 const messageHeaderBytes = 5;
 const noBytes = new Uint8Array(0);
-const decoder = new TextDecoder();
 
 /** Messages on their way out, gathered in one buffer. */
 export class Outbox {
@@ -32,25 +30,9 @@ export class Outbox {
   }
 
   delivery(realm: number, run: GuestRun, delivery: Delivery, last: boolean): void {
+    const { kind, op, head, payload } = callOf(run, delivery);
     const flags = (last ? deliveryFlag.last : 0) | (delivery.replay === true ? deliveryFlag.replay : 0);
-    const key = run.key;
-    const { nowMs } = delivery;
-    switch (delivery.kind) {
-      case "start": {
-        const head = JSON.stringify([run.run, run.generation, run.type, run.bundle, run.seed]);
-        return this.frame({ kind: deliveryKind.start, flags, realm, key, op: head.length, nowMs }, head, delivery.input);
-      }
-      case "resolve":
-        return this.frame({ kind: deliveryKind.resolve, flags, realm, key, op: delivery.op, nowMs }, "", delivery.value);
-      case "reject": {
-        const failure = JSON.stringify(wireFailure(delivery.failure, delivery.attempts));
-        return this.frame({ kind: deliveryKind.reject, flags, realm, key, op: delivery.op, nowMs }, failure, noBytes);
-      }
-      case "signal":
-        return this.frame({ kind: deliveryKind.signal, flags, realm, key, op: delivery.name.length, nowMs }, delivery.name, delivery.value);
-      case "cancel":
-        return this.frame({ kind: deliveryKind.cancel, flags, realm, key, op: 0, nowMs }, delivery.reason, noBytes);
-    }
+    this.frame({ kind, flags, realm, key: run.key, op, nowMs: delivery.nowMs }, head, payload);
   }
 
   query(realm: number, key: number, name: string, input: Uint8Array): void {
@@ -179,14 +161,4 @@ export class Inbox {
     this.#chunks = data.length === 0 ? [] : [data];
     this.#length = data.length;
   }
-}
-
-function wireFailure(failure: FailureInit, attempts?: number): WireFailure {
-  const wire: WireFailure = { type: failure.type || "Error", message: failure.message ?? "" };
-  if (failure.stack) wire.stack = failure.stack;
-  if (failure.details?.data !== undefined) wire.details = decoder.decode(failure.details.data);
-  if (failure.nonRetryable === true) wire.nonRetryable = true;
-  if (failure.cause !== undefined) wire.cause = wireFailure(failure.cause);
-  if (attempts !== undefined) wire.attempts = attempts;
-  return wire;
 }

@@ -1,0 +1,96 @@
+/** A run's history outside of the environment: to be kept, compared, and replayed. */
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { toHex } from "#core/base";
+import { decodeEvent, decodeRunStarted, EventKind, fromBytes } from "#proto";
+
+const format = "hopskip-history/1";
+
+/** The file that `hop workflow export` writes, as JSON has it. */
+export interface HistoryFile {
+  readonly format: typeof format;
+  /** `namespace:instance` */
+  readonly run: string;
+  /** Canonical bytes of all events, oldest first, in base64. */
+  readonly events: readonly string[];
+  /** Payloads that are kept beside the history, in base64, by hex SHA-256. */
+  readonly blobs?: Readonly<Record<string, string>>;
+}
+
+export class History {
+  readonly run: string;
+  /** Canonical bytes of the events, oldest first. */
+  readonly events: readonly Uint8Array[];
+  /** Hex SHA-256 of the last event, which names all before it: two histories are equal if and only if theirs are. */
+  readonly hash: string;
+  readonly blobs: ReadonlyMap<string, Uint8Array>;
+
+  constructor(
+    run: string,
+    events: readonly Uint8Array[],
+    { hash, blobs = new Map() }: { hash: string; blobs?: ReadonlyMap<string, Uint8Array> },
+  ) {
+    this.run = run;
+    this.events = events;
+    this.hash = hash;
+    this.blobs = blobs;
+  }
+
+  /** One line for each event: what it is, and which operation it is about. */
+  lines(): string[] {
+    return this.events.map(eventLine);
+  }
+
+  toJSON(): HistoryFile {
+    const blobs = Object.fromEntries([...this.blobs].map(([hash, bytes]) => [hash, base64(bytes)]));
+    return { format, run: this.run, events: this.events.map(base64), ...(this.blobs.size > 0 ? { blobs } : {}) };
+  }
+
+  /** The newest generation: its events, and the type of workflow that it runs. */
+  newest(): { readonly events: readonly Uint8Array[]; readonly type: string } {
+    for (let at = this.events.length - 1; at >= 0; at--) {
+      const { kind, payload } = fromBytes(decodeEvent, this.events[at] as Uint8Array);
+      if (kind === EventKind.runStarted) return { events: this.events.slice(at), type: fromBytes(decodeRunStarted, payload).type };
+    }
+    throw new TypeError(`Cannot replay the history of ${this.run}: none of its ${this.events.length} events begins a run`);
+  }
+}
+
+/** A history, the JSON of one, or the path or URL of a file with it. Throws `TypeError` for anything else. */
+export function readHistoryOf(source: History | HistoryFile | string | URL, hashOf: (bytes: Uint8Array) => Uint8Array): History {
+  if (source instanceof History) return source;
+  const file = typeof source === "string" || source instanceof URL ? readFile(source) : source;
+  if (file?.format !== format || !Array.isArray(file.events)) {
+    throw new TypeError(
+      `Cannot read a history: its format is ${JSON.stringify(file?.format)}, want "${format}", as \`hop workflow export\` writes it`,
+    );
+  }
+  const events = file.events.map(bytesOf);
+  const last = events.at(-1);
+  if (last === undefined) throw new TypeError(`Cannot replay the history of ${file.run}: it has no events`);
+  const blobs = new Map(Object.entries(file.blobs ?? {}).map(([hash, text]) => [hash, bytesOf(text)]));
+  return new History(file.run, events, { hash: toHex(hashOf(last)), blobs });
+}
+
+function readFile(path: string | URL): HistoryFile {
+  const place = path instanceof URL || path.startsWith("file:") ? fileURLToPath(path) : path;
+  try {
+    return JSON.parse(readFileSync(place, "utf8")) as HistoryFile;
+  } catch (error) {
+    throw new TypeError(`Cannot read the history in ${place}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+const kindNames = new Map(Object.entries(EventKind).map(([name, number]) => [number as number, name]));
+
+/** `3 activityScheduled #1` */
+export function eventLine(bytes: Uint8Array): string {
+  const { seq, kind, payload } = fromBytes(decodeEvent, bytes);
+  const name = kindNames.get(kind) ?? `kind ${kind}`;
+  // Operations are the first field of what concerns them.
+  const op = kind >= EventKind.activityScheduled && kind < EventKind.bundleDeployed && payload[0] === 8 ? ` #${payload[1]}` : "";
+  return `${seq} ${name}${op}`;
+}
+
+const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64");
+const bytesOf = (text: string): Uint8Array => new Uint8Array(Buffer.from(text, "base64"));
