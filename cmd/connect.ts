@@ -207,6 +207,8 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     query: (value) => client.ask<"query">({ kind: "query", value }, false),
     cancel: (run, reason) => client.cancel(run, reason),
     terminate: (run, reason) => client.terminate(run, reason),
+    pause: (run, reason) => client.pause(run, reason),
+    unpause: (run, reason) => client.unpause(run, reason),
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),

@@ -83,6 +83,7 @@ async function watchEvents(context: Context, remote: Remote, run: string, progre
     const before = await remote.describe(run);
     if (done.aborted) return;
     if (before.summary?.status === RunStatus.blocked) warnBlocked(context, progress, run, before.summary.note);
+    if (before.summary?.status === RunStatus.paused) warnPaused(context, progress, run, before.summary.note);
     const isQueued = before.summary?.status === RunStatus.queued;
     progress.update(isQueued ? `${visible(run)} waits: ${before.summary?.note}` : `${visible(run)} is running`);
     // Until it begins, what happens to the name is not of this start.
@@ -106,10 +107,16 @@ function showEvent(context: Context, progress: Progress, run: string, bytes: Uin
   const event = fromBytes(decodeEvent, bytes);
   const { name, summary } = describe(event);
   if (event.kind === EventKind.runBlocked) warnBlocked(context, progress, run, summary);
+  else if (event.kind === EventKind.runPaused) warnPaused(context, progress, run, summary);
   else progress.update(`${visible(run)}  ${event.seq} ${name} ${visible(summary)}`);
 }
 
 function warnBlocked({ output }: Context, progress: Progress, run: string, why: string): void {
   progress.line(`${output.paintErr("yellow", "warning:")} ${visible(run)} is blocked: ${visibleLines(why)}`);
   progress.line(`  ${output.paintErr("dim", "next:")} fix the code, deploy it, then \`hop workflow retry ${visible(run)} --newest\``);
+}
+
+function warnPaused({ output }: Context, progress: Progress, run: string, why: string): void {
+  progress.line(`${output.paintErr("yellow", "warning:")} ${visible(run)} is paused${why === "" ? "" : `: ${visibleLines(why)}`}`);
+  progress.line(`  ${output.paintErr("dim", "next:")} let it go on with \`hop workflow unpause ${visible(run)}\``);
 }

@@ -263,26 +263,30 @@ function workflowCommands(root: Command, grammar: Grammar): void {
     clientOptions(leaf("query <run> <name>", "read a run's state").option("--input <json>", "the query's argument: JSON, @file, or -")),
     async () => (await import("./command/workflow-query.ts")).workflowQuery,
   );
-  const reason = "why, for the run's history";
+  const act = (name: string, description: string) =>
+    leaf(`${name} [run...]`, `${description} (- reads ids from standard input)`)
+      .optionsGroup("Runs that are not named:")
+      .option("--type <name>", "all of this workflow")
+      .addOption(new Option("--status <status>", "all of this status").choices(statusWords))
+      .option("--all", "all of the namespace")
+      .option("--yes", "without being asked, when a filter chose them")
+      .optionsGroup("Options:");
+  const reasoned = (command: Command) => clientOptions(command.option("--reason <text>", "why, for the run's history"));
+  const acts = () => import("./command/workflow-act.ts");
+  grammar.handle(reasoned(act("cancel", "ask runs to stop; they clean up first")), async () => (await acts()).workflowCancel);
+  grammar.handle(reasoned(act("terminate", "end runs at once, without clean-up")), async () => (await acts()).workflowTerminate);
   grammar.handle(
-    clientOptions(
-      leaf("cancel <run...>", "ask runs to stop; they clean up first (- reads ids from standard input)").option("--reason <text>", reason),
-    ),
-    async () => (await import("./command/workflow-end.ts")).workflowCancel,
+    reasoned(act("pause", "hold runs: nothing of them begins until they are unpaused")),
+    async () => (await acts()).workflowPause,
   );
+  grammar.handle(reasoned(act("unpause", "let paused runs go on").alias("resume")), async () => (await acts()).workflowUnpause);
   grammar.handle(
     clientOptions(
-      leaf("terminate <run...>", "end runs at once, without clean-up (- reads ids from standard input)").option("--reason <text>", reason),
-    ),
-    async () => (await import("./command/workflow-end.ts")).workflowTerminate,
-  );
-  grammar.handle(
-    clientOptions(
-      leaf("retry <run...>", "let blocked runs go on (- reads ids from standard input)")
+      act("retry", "let blocked runs go on")
         .option("--newest", "on the newest deployment of their workflow")
         .option("--bundle <sha256>", "on this bundle"),
     ),
-    async () => (await import("./command/workflow-end.ts")).workflowRetry,
+    async () => (await acts()).workflowRetry,
   );
 }
 

@@ -50,6 +50,8 @@ export interface Remote {
   query(request: QueryRequestInit): Promise<QueryReply>;
   cancel(run: string, reason: string): Promise<void>;
   terminate(run: string, reason: string): Promise<void>;
+  pause(run: string, reason: string): Promise<void>;
+  unpause(run: string, reason: string): Promise<void>;
   resume(request: ResumeRequestInit): Promise<ResumeReply>;
   list(request: ListRequestInit): Promise<ListReply>;
   describe(run: string): Promise<DescribeReply>;

@@ -13,6 +13,7 @@ const styles: Record<number, Style> = {
   [RunStatus.failed]: "red",
   [RunStatus.timedOut]: "red",
   [RunStatus.blocked]: "yellow",
+  [RunStatus.paused]: "yellow",
   [RunStatus.cancelled]: "yellow",
   [RunStatus.terminated]: "yellow",
 };
@@ -33,6 +34,12 @@ export function parseStatus(word: string | undefined): number {
   throw new UsageError(`Cannot list by status ${JSON.stringify(word)}: want one of ${statusWords.join(", ")}`);
 }
 
-const open: ReadonlySet<number> = new Set([RunStatus.unspecified, RunStatus.running, RunStatus.blocked, RunStatus.queued]);
+const open: ReadonlySet<number> = new Set([
+  RunStatus.unspecified,
+  RunStatus.running,
+  RunStatus.blocked,
+  RunStatus.paused,
+  RunStatus.queued,
+]);
 
 export const hasEnded = (status: number): boolean => !open.has(status);

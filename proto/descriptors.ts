@@ -86,6 +86,8 @@ export const clientMethods = {
     c.decodeTerminateReply,
   ),
   resumeWorkflow: method(m.resumeWorkflow, c.encodeResumeRequest, c.decodeResumeRequest, c.encodeResumeReply, c.decodeResumeReply),
+  pauseWorkflow: method(m.pauseWorkflow, c.encodePauseRequest, c.decodePauseRequest, c.encodePauseReply, c.decodePauseReply),
+  unpauseWorkflow: method(m.unpauseWorkflow, c.encodeUnpauseRequest, c.decodeUnpauseRequest, c.encodeUnpauseReply, c.decodeUnpauseReply),
   listWorkflows: method(m.listWorkflows, c.encodeListRequest, c.decodeListRequest, c.encodeListReply, c.decodeListReply),
   describeWorkflow: method(
     m.describeWorkflow,

@@ -60,6 +60,8 @@ const {
   runTerminated,
   runTimedOut,
   runBlocked,
+  runPaused,
+  runUnpaused,
   runResumed,
 } = EventKind;
 
@@ -73,6 +75,8 @@ const statuses: readonly (readonly [number, number])[] = [
   [runTerminated, RunStatus.terminated],
   [runTimedOut, RunStatus.timedOut],
   [runBlocked, RunStatus.blocked],
+  [runPaused, RunStatus.paused],
+  [runUnpaused, RunStatus.running],
 ];
 const steps = statuses.map(([kind]) => kind).join(", ");
 const ends = [runCompleted, runFailed, runCancelled, runTerminated, runTimedOut].join(", ");

@@ -5,6 +5,7 @@ import { applyClosed, applyResumed } from "./close.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
+import { applyPaused, applyUnpaused } from "./pause.ts";
 import { applyToQueue } from "./queue.ts";
 import { applyResultAwaited, applyResultReceived, applySignalSent, applyWaitCancelled, cancelWaits } from "./remote.ts";
 import { applySignalAwaited, applySignalReceived } from "./signal.ts";
@@ -68,15 +69,11 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       applyWaitCancelled(run, event.body);
       break;
     case Kind.cancelRequested:
-      run.cancelRequested = true;
-      run.note = event.body.reason;
-      break;
     case Kind.runBlocked:
-      run.status = RunStatus.blocked;
-      run.note = event.body.message;
-      break;
     case Kind.runResumed:
-      applyResumed(run, event.body);
+    case Kind.runPaused:
+    case Kind.runUnpaused:
+      applySteered(run, event);
       break;
     case Kind.historyExpired:
       applyHistoryExpired(run, at.seq);
@@ -87,4 +84,31 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       tellAwaiters(run);
   }
   if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
+}
+
+type Steered = Extract<
+  RunEvent,
+  { readonly kind: (typeof Kind)["cancelRequested" | "runBlocked" | "runResumed" | "runPaused" | "runUnpaused"] }
+>;
+
+/** How the run stands, without its end. */
+function applySteered(run: Run, event: Steered): void {
+  switch (event.kind) {
+    case Kind.cancelRequested:
+      run.cancelRequested = true;
+      run.note = event.body.reason;
+      break;
+    case Kind.runBlocked:
+      run.status = RunStatus.blocked;
+      run.note = event.body.message;
+      break;
+    case Kind.runResumed:
+      applyResumed(run, event.body);
+      break;
+    case Kind.runPaused:
+      applyPaused(run, event.body.reason);
+      break;
+    case Kind.runUnpaused:
+      applyUnpaused(run);
+  }
 }

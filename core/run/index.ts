@@ -11,6 +11,7 @@ export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
 export { applySettled, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
+export { decidePause, decideUnpause, isPaused } from "./pause.ts";
 export {
   decideExpired,
   decideHeldSignal,

@@ -155,7 +155,7 @@ export function openOperation(
   });
 }
 
-export const isLive = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked;
+export const isLive = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked || run.status === RunStatus.paused;
 export const isClosed = (run: Run) => run.status !== RunStatus.unspecified && !isLive(run);
 
 /** The guest has seen everything that is for it. */

@@ -17,6 +17,7 @@ import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
+import { onPause } from "./pause.ts";
 import { askQuery } from "./queries.ts";
 import { remind } from "./reminders.ts";
 import { reject, respond } from "./replies.ts";
@@ -41,6 +42,9 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
       return onCancel(ctx, request, identity, live, command);
     case "terminate":
       return onTerminate(ctx, request, identity, live, command);
+    case "pause":
+    case "unpause":
+      return onPause(ctx, request, identity, live, command);
     case "resume":
       return onResume(ctx, request, identity, live, command);
     case "query":

@@ -96,6 +96,8 @@ function onContender(
       leaveQueue(ctx, live, contender, decideStartCancelled(contender, command.reason), identity);
       return respond(ctx, request, live, { kind: "done" });
     case "query":
+    case "pause":
+    case "unpause":
     case "resume": {
       const what = startText(live.run, { ticket: contender.ticket, generation: 0 });
       const place = live.run.queue.indexOf(contender) + 1;
@@ -113,6 +115,8 @@ export const verbs = {
   cancel: "cancel",
   terminate: "terminate",
   resume: "retry",
+  pause: "pause",
+  unpause: "unpause",
   "await-result": "wait for",
   query: "query",
 } as const;

@@ -5,7 +5,7 @@
  * activation may rest on uncommitted events, since nothing it causes leaves before they commit.
  */
 import { asIndex, asSeq } from "#core/base";
-import { isSettled } from "#core/run";
+import { isPaused, isSettled } from "#core/run";
 import { RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -13,7 +13,8 @@ import type { LiveRun } from "./live-run.ts";
 /** Sends the run what it has not been told, as far as it can be told now. */
 export function pump(ctx: ShardContext, live: LiveRun): void {
   const { run } = live;
-  if (run.status !== RunStatus.running) {
+  // A paused run that was built for a query is told what happens, so that the next one shows it; what it asks for is dropped.
+  if (run.status !== RunStatus.running && !(isPaused(run) && live.session !== undefined)) {
     live.fresh = [];
     live.undelivered = [];
     return;

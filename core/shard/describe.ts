@@ -1,6 +1,6 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
-import { isClosed, type Operation, outcomeOf } from "#core/run";
+import { isClosed, isPaused, type Operation, outcomeOf } from "#core/run";
 import { type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -50,6 +50,7 @@ function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.signalSent) return `${o.to} to receive its signal`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
   const task = live.tasks.get(o.op);
+  if (isPaused(live.run) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";
   if (task === undefined) return o.dueMs > ctx.nowMs ? "its next attempt" : "a worker";
   if (task.session !== undefined) return `worker ${task.workerId}`;
   if (task.orphanUntilMs > 0) return task.workerId === "" ? "its worker to reconnect" : `worker ${task.workerId} to reconnect`;

@@ -19,6 +19,7 @@ export type Command =
   | (Directed & { readonly kind: "await-result"; readonly generation?: number })
   | (Directed & { readonly kind: "cancel"; readonly reason: string })
   | (Directed & { readonly kind: "terminate"; readonly reason: string })
+  | (Directed & { readonly kind: "pause" | "unpause"; readonly reason: string })
   | (Directed & { readonly kind: "resume"; readonly bundle: Uint8Array });
 
 export type Input = { readonly nowMs: number } & (

@@ -1,7 +1,7 @@
 /** Activities on their way to workers and back: offered, leased, fenced, tried again. */
 import { limits, type SessionId, type ShardId, type Token } from "#core/base";
 import type { Session } from "#core/dispatch";
-import { claimed, decideCompleted, decideFailed, failureOf, type Operation } from "#core/run";
+import { claimed, decideCompleted, decideFailed, failureOf, isPaused, type Operation } from "#core/run";
 import { EventKind, type Failure, type Heartbeat, type IdentityInit, type TaskDone, type TaskToken } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun, LiveTask } from "./live-run.ts";
@@ -25,6 +25,8 @@ function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): L
 export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const before = live.tasks.get(o.op);
   const task = newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
+  // It begins when the run goes on.
+  if (isPaused(live.run)) return;
   const session = ctx.pool.forActivity(live.namespace, o.name);
   if (session !== undefined) lease(ctx, live, o, task, session);
   else {
@@ -135,7 +137,7 @@ function takeReady(
       const live = ready.holder;
       const o = live.run.pending.get(ready.op);
       const task = live.tasks.get(ready.op);
-      if (o === undefined || task === undefined || task.session !== undefined) continue;
+      if (o === undefined || task === undefined || task.session !== undefined || isPaused(live.run)) continue;
       if (o.attempt === ready.attempt && o.delivery === ready.delivery && task.orphanUntilMs === 0) return { live, o, task };
     }
   }

@@ -33,6 +33,8 @@ test("a command arrives as it was sent, with what it says of a queue", () => {
     { kind: "await-result", ...to, generation: 0 },
     { kind: "cancel", ...to, reason: "r" },
     { kind: "terminate", run, ticket: 0, reason: "r" },
+    { kind: "pause", run, ticket: 0, reason: "r" },
+    { kind: "unpause", run, ticket: 7, reason: "" },
     { kind: "resume", ...to, bundle: new Uint8Array(0) },
   ];
   for (const command of commands) expect(sent(command)).toEqual(command);

@@ -44,6 +44,10 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
       return { ...envelope, kind: "cancel", value: { run, reason: command.reason } };
     case "terminate":
       return { ...envelope, kind: "terminate", value: { run, reason: command.reason } };
+    case "pause":
+      return { ...envelope, kind: "pause", value: { run, reason: command.reason } };
+    case "unpause":
+      return { ...envelope, kind: "unpause", value: { run, reason: command.reason } };
     case "resume":
       return { ...envelope, kind: "resume", value: { run, bundle: command.bundle } };
     default:
@@ -87,7 +91,9 @@ export function commandOf(message: ForwardedCommand): Command {
     case "cancel":
       return { kind: "cancel", ...addressOf(message.value.run), reason: message.value.reason };
     case "terminate":
-      return { kind: "terminate", ...addressOf(message.value.run), reason: message.value.reason };
+    case "pause":
+    case "unpause":
+      return { kind: message.kind, ...addressOf(message.value.run), reason: message.value.reason };
     case "resume":
       return { kind: "resume", ...addressOf(message.value.run), bundle: message.value.bundle };
     case "unknown":

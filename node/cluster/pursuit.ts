@@ -155,5 +155,7 @@ const verbs: Readonly<Record<Command["kind"], string>> = {
   "await-result": "wait for",
   cancel: "cancel",
   terminate: "terminate",
+  pause: "pause",
+  unpause: "unpause",
   resume: "retry",
 };

@@ -5,13 +5,13 @@
 import type { Reply, RunAddress } from "#core/base";
 import { HopError, namespaceOf, runPartition, unreachable } from "#core/base";
 import type { Command } from "#core/shard";
-import type { ClientItem, Identity, ReplyItemInit, ResumeRequest, TerminateRequest } from "#proto";
+import type { ClientItem, Identity, PauseRequest, ReplyItemInit, ResumeRequest, TerminateRequest, UnpauseRequest } from "#proto";
 import type { Router } from "../cluster/router.ts";
 import { after } from "./long-timer.ts";
 import type { PayloadEdge } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { asHopError, toDetail } from "./status.ts";
-import { checkCancel, checkQuery, checkResult, checkResume, checkSignal, checkStart, checkTerminate } from "./validate.ts";
+import { checkCancel, checkPause, checkQuery, checkResult, checkResume, checkSignal, checkStart, checkTerminate } from "./validate.ts";
 
 /** Who asks, and the shard-map epoch it routed by (0: it keeps no map). */
 export interface Caller {
@@ -37,14 +37,16 @@ export interface Prepared {
   readonly waitMs: number;
 }
 
-/** A request by kind, as a session carries it; termination comes call by call only. */
+/** A request by kind, as a session carries it; what operators do comes call by call only. */
 type Asked =
   | (ClientItem extends infer Item
       ? Item extends { kind: infer Kind; value: infer Value }
         ? { readonly kind: Kind; readonly value: Value }
         : never
       : never)
-  | { readonly kind: "terminate"; readonly value: TerminateRequest };
+  | { readonly kind: "terminate"; readonly value: TerminateRequest }
+  | { readonly kind: "pause"; readonly value: PauseRequest }
+  | { readonly kind: "unpause"; readonly value: UnpauseRequest };
 
 const typesShownMax = 10;
 
@@ -79,6 +81,9 @@ export class Calls {
         return { command: checkCancel(item.value), ready: undefined, waitMs: 0 };
       case "terminate":
         return { command: checkTerminate(item.value), ready: undefined, waitMs: 0 };
+      case "pause":
+      case "unpause":
+        return { command: checkPause(item.kind, item.value), ready: undefined, waitMs: 0 };
       default:
         return unreachable(item);
     }

@@ -89,6 +89,8 @@ export class ClientService {
     addUnary(server, edge, m.getResult, (value, call) => this.ask(call, calls.prepare({ kind: "result", value }), "outcome"));
     addUnary(server, edge, m.cancelWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "cancel", value }), "done"));
     addUnary(server, edge, m.terminateWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "terminate", value }), "done"));
+    addUnary(server, edge, m.pauseWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "pause", value }), "done"));
+    addUnary(server, edge, m.unpauseWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "unpause", value }), "done"));
     addUnary(server, edge, m.resumeWorkflow, async (value, call) => this.ask(call, await calls.prepareResume(value), "resumed"));
     addUnary(server, edge, m.listWorkflows, (value) => this.parts.runs.list(checkList(value)));
     addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkAddress("describe a run", value.run), call));
@@ -188,7 +190,7 @@ export class ClientService {
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;
-      const isLive = status === RunStatus.running || status === RunStatus.blocked;
+      const isLive = status === RunStatus.running || status === RunStatus.blocked || status === RunStatus.paused;
       if (!request.follow || !isLive || call.gone.aborted) return;
       await this.parts.router.changed(partition, asSeq(seq), call.gone);
       if (call.gone.aborted) return;

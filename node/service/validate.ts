@@ -12,14 +12,16 @@ import type {
   CancelRequest,
   DeployRequest,
   ListRequest,
+  PauseRequest,
   QueryRequest,
   ResultRequest,
   ResumeRequest,
   SignalRequest,
   StartRequest,
   TerminateRequest,
+  UnpauseRequest,
 } from "#proto";
-import { RunStatus } from "#proto";
+import { runStatusNames } from "#proto";
 import { derivedInstance, freshInstance } from "./run-names.ts";
 
 type Of<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
@@ -147,6 +149,11 @@ export function checkTerminate(m: TerminateRequest): Of<"terminate"> {
   return { kind: "terminate", ...checkAddress(doing, m.run), reason: checkText(doing, "reason", m.reason) };
 }
 
+export function checkPause(kind: "pause" | "unpause", m: PauseRequest | UnpauseRequest): Extract<Command, { kind: "pause" | "unpause" }> {
+  const doing = `${kind} a run`;
+  return { kind, ...checkAddress(doing, m.run), reason: checkText(doing, "reason", m.reason) };
+}
+
 /** `bundle` is empty where the run keeps the one it is pinned to or takes the newest. */
 export function checkResume(m: ResumeRequest): Of<"resume"> {
   const doing = "resume a run";
@@ -160,8 +167,8 @@ export function checkList(m: ListRequest): ListRequest {
   const doing = "list runs";
   if (m.namespace !== "") checkNamespace(doing, m.namespace);
   if (m.type !== "") checkName(doing, "type", m.type);
-  if (m.status > RunStatus.blocked)
-    throw bad(doing, "status", `is ${m.status}, want a RunStatus of at most ${RunStatus.blocked}, or 0 for all`);
+  if (m.status !== 0 && !(m.status in runStatusNames))
+    throw bad(doing, "status", `is ${m.status}, want the RunStatus of a run (${Object.keys(runStatusNames).join(", ")}), or 0 for all`);
   if (m.limit > listLimitMax) throw bad(doing, "limit", `is ${m.limit}, want at most ${listLimitMax}`);
   checkText(doing, "page_token", m.pageToken);
   return { ...m, limit: m.limit === 0 ? listLimitDefault : m.limit };

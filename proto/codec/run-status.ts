@@ -9,4 +9,5 @@ export const runStatusNames = {
   [RunStatus.terminated]: "terminated",
   [RunStatus.timedOut]: "timed_out",
   [RunStatus.blocked]: "blocked",
+  [RunStatus.paused]: "paused",
 } as const;

@@ -302,6 +302,8 @@ export const EventKind = {
   activityFailed: 18,
   activityRetried: 19,
   activityCancelled: 20,
+  runPaused: 24,
+  runUnpaused: 25,
   timerStarted: 32,
   timerFired: 33,
   timerCancelled: 34,
@@ -640,6 +642,56 @@ export function decodeRunResumed(r: Reader, end: number): RunResumed {
   }
   r.leave(end);
   return { bundle: bundle_ };
+}
+
+export interface RunPaused {
+  reason: string;
+}
+export interface RunPausedInit {
+  reason?: string | undefined;
+}
+
+export function encodeRunPaused(w: Writer, m: RunPausedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeRunPaused(r: Reader, end: number): RunPaused {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
+export interface RunUnpaused {
+  reason: string;
+}
+export interface RunUnpausedInit {
+  reason?: string | undefined;
+}
+
+export function encodeRunUnpaused(w: Writer, m: RunUnpausedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeRunUnpaused(r: Reader, end: number): RunUnpaused {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
 }
 
 export interface CancelRequested {
@@ -4780,6 +4832,7 @@ export const RunStatus = {
   timedOut: 6,
   blocked: 7,
   queued: 8,
+  paused: 10,
 } as const;
 export type RunStatus = (typeof RunStatus)[keyof typeof RunStatus];
 
@@ -5447,6 +5500,116 @@ export function encodeTerminateReply(w: Writer, m: TerminateReplyInit): void {
 }
 
 export function decodeTerminateReply(r: Reader, end: number): TerminateReply {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface PauseRequest {
+  run: string;
+  reason: string;
+}
+export interface PauseRequestInit {
+  run?: string | undefined;
+  reason?: string | undefined;
+}
+
+export function encodePauseRequest(w: Writer, m: PauseRequestInit): void {
+  if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodePauseRequest(r: Reader, end: number): PauseRequest {
+  let run_: string = "";
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: run_ = r.text(end); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { run: run_, reason: reason_ };
+}
+
+export interface PauseReply {
+
+}
+export interface PauseReplyInit {
+
+}
+
+export function encodePauseReply(w: Writer, m: PauseReplyInit): void {
+
+}
+
+export function decodePauseReply(r: Reader, end: number): PauseReply {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface UnpauseRequest {
+  run: string;
+  reason: string;
+}
+export interface UnpauseRequestInit {
+  run?: string | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeUnpauseRequest(w: Writer, m: UnpauseRequestInit): void {
+  if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodeUnpauseRequest(r: Reader, end: number): UnpauseRequest {
+  let run_: string = "";
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: run_ = r.text(end); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { run: run_, reason: reason_ };
+}
+
+export interface UnpauseReply {
+
+}
+export interface UnpauseReplyInit {
+
+}
+
+export function encodeUnpauseReply(w: Writer, m: UnpauseReplyInit): void {
+
+}
+
+export function decodeUnpauseReply(r: Reader, end: number): UnpauseReply {
 
   r.enter();
   while (r.at < end) {
@@ -7842,6 +8005,8 @@ export type ForwardedCommand =
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "cancel"; value: CancelRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "terminate"; value: TerminateRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "resume"; value: ResumeRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "pause"; value: PauseRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "unpause"; value: UnpauseRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
 export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "start"; value: StartRequestInit }
@@ -7850,7 +8015,9 @@ export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "await"; value: ResultRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "cancel"; value: CancelRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "terminate"; value: TerminateRequestInit }
-  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "resume"; value: ResumeRequestInit };
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "resume"; value: ResumeRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "pause"; value: PauseRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "unpause"; value: UnpauseRequestInit };
 
 export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void {
   if (m.identity !== undefined) { { const mark = w.begin(10); encodeIdentity(w, m.identity); w.close(mark); } }
@@ -7864,6 +8031,8 @@ export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void
     case "cancel": { const mark = w.begin(66); encodeCancelRequest(w, m.value); w.close(mark); } break;
     case "terminate": { const mark = w.begin(74); encodeTerminateRequest(w, m.value); w.close(mark); } break;
     case "resume": { const mark = w.begin(82); encodeResumeRequest(w, m.value); w.close(mark); } break;
+    case "pause": { const mark = w.begin(162); encodePauseRequest(w, m.value); w.close(mark); } break;
+    case "unpause": { const mark = w.begin(170); encodeUnpauseRequest(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -7879,6 +8048,8 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
   let cancel_: CancelRequest | undefined;
   let terminate_: TerminateRequest | undefined;
   let resume_: ResumeRequest | undefined;
+  let pause_: PauseRequest | undefined;
+  let unpause_: UnpauseRequest | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7893,6 +8064,8 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
       case 66: cancel_ = decodeCancelRequest(r, r.extent(end)); choice = 8; break;
       case 74: terminate_ = decodeTerminateRequest(r, r.extent(end)); choice = 9; break;
       case 82: resume_ = decodeResumeRequest(r, r.extent(end)); choice = 10; break;
+      case 162: pause_ = decodePauseRequest(r, r.extent(end)); choice = 20; break;
+      case 170: unpause_ = decodeUnpauseRequest(r, r.extent(end)); choice = 21; break;
       default: r.skip(tag, end);
     }
   }
@@ -7904,6 +8077,8 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
     : choice === 8 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "cancel", value: cancel_ as CancelRequest }
     : choice === 9 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "terminate", value: terminate_ as TerminateRequest }
     : choice === 10 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "resume", value: resume_ as ResumeRequest }
+    : choice === 20 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "pause", value: pause_ as PauseRequest }
+    : choice === 21 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "unpause", value: unpause_ as UnpauseRequest }
     : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
 }
 
@@ -11607,6 +11782,8 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.activityFailed; readonly body: ActivityFailed }
   | { readonly kind: typeof EventKind.activityRetried; readonly body: ActivityRetried }
   | { readonly kind: typeof EventKind.activityCancelled; readonly body: ActivityCancelled }
+  | { readonly kind: typeof EventKind.runPaused; readonly body: RunPaused }
+  | { readonly kind: typeof EventKind.runUnpaused; readonly body: RunUnpaused }
   | { readonly kind: typeof EventKind.timerStarted; readonly body: TimerStarted }
   | { readonly kind: typeof EventKind.timerFired; readonly body: TimerFired }
   | { readonly kind: typeof EventKind.timerCancelled; readonly body: TimerCancelled }
@@ -11643,6 +11820,8 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 18: return encodeActivityFailed(w, e.body);
     case 19: return encodeActivityRetried(w, e.body);
     case 20: return encodeActivityCancelled(w, e.body);
+    case 24: return encodeRunPaused(w, e.body);
+    case 25: return encodeRunUnpaused(w, e.body);
     case 32: return encodeTimerStarted(w, e.body);
     case 33: return encodeTimerFired(w, e.body);
     case 34: return encodeTimerCancelled(w, e.body);
@@ -11681,6 +11860,8 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 18: return { kind: EventKind.activityFailed, body: decodeActivityFailed(r, end) };
     case 19: return { kind: EventKind.activityRetried, body: decodeActivityRetried(r, end) };
     case 20: return { kind: EventKind.activityCancelled, body: decodeActivityCancelled(r, end) };
+    case 24: return { kind: EventKind.runPaused, body: decodeRunPaused(r, end) };
+    case 25: return { kind: EventKind.runUnpaused, body: decodeRunUnpaused(r, end) };
     case 32: return { kind: EventKind.timerStarted, body: decodeTimerStarted(r, end) };
     case 33: return { kind: EventKind.timerFired, body: decodeTimerFired(r, end) };
     case 34: return { kind: EventKind.timerCancelled, body: decodeTimerCancelled(r, end) };

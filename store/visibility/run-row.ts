@@ -6,6 +6,7 @@ import {
   decodeRunBlocked,
   decodeRunCancelled,
   decodeRunFailed,
+  decodeRunPaused,
   decodeRunResumed,
   decodeRunStarted,
   decodeRunTerminated,
@@ -19,7 +20,8 @@ import type { StoredRun } from "./schema.ts";
 export type Columns = Partial<StoredRun>;
 
 /** Events of other kinds change no row. */
-export const changesRow = (kind: number) => kind >= EventKind.runStarted && kind <= EventKind.historyExpired;
+export const changesRow = (kind: number) =>
+  (kind >= EventKind.runStarted && kind <= EventKind.historyExpired) || kind === EventKind.runPaused || kind === EventKind.runUnpaused;
 
 /** The row that a start in the record at `index` begins. */
 export function startedRow(run: RunId, event: Event, index: number): StoredRun {
@@ -71,6 +73,10 @@ export function changedBy(event: Event): Columns {
       return { status: RunStatus.blocked, note: cut(fromBytes(decodeRunBlocked, event.payload).message) };
     case EventKind.runResumed:
       return { status: RunStatus.running, note: "", bundle: fromBytes(decodeRunResumed, event.payload).bundle };
+    case EventKind.runPaused:
+      return { status: RunStatus.paused, note: cut(fromBytes(decodeRunPaused, event.payload).reason) };
+    case EventKind.runUnpaused:
+      return { status: RunStatus.running, note: "" };
     default: {
       const { status, note } = endOf(event);
       return { status, note: cut(note), closed_ms: event.timeMs };

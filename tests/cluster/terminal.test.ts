@@ -74,6 +74,23 @@ describe.skipIf(!hasTmux)("on a terminal (skipped where tmux is not installed)",
     expect(after).not.toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/);
   });
 
+  test("an act by filter asks first, and a no changes nothing", async () => {
+    for (const name of ["asked-1", "asked-2"]) await cli.started("collects", "--instance", name);
+    for (const [answer, said] of [
+      ["n", "Nothing was done"],
+      ["y", "Paused default:asked-1"],
+    ] as const) {
+      using terminal = new Terminal(["workflow", "pause", "--type", "collects", "--reason", "wait"]);
+      await terminal.shows(/Pause 2 runs of collects in namespace default that are running\?/);
+      terminal.keys(answer, "Enter");
+      expect(await terminal.shows(/code=0/)).toContain(said);
+    }
+    expect((await cli.ok(["workflow", "list", "--status", "paused", "-o", "ids"])).split("\n").sort().slice(1)).toEqual([
+      "default:asked-1",
+      "default:asked-2",
+    ]);
+  });
+
   test("many starts show a count, then a summary", async () => {
     await Bun.write(`${cluster.folder}/lines.jsonl`, Array.from({ length: 300 }, (_, i) => i).join("\n"));
     using terminal = new Terminal(["run", "echo", "--input-lines", "lines.jsonl"]);

@@ -61,6 +61,7 @@ function tend(operator: SimulatedClient, need: Need, asked: Map<string, number>,
   const { run } = need;
   if (need.kind === "signal") operator.signal(run, need.signal);
   else if (need.kind === "cancel") operator.ask({ kind: "cancel", run, ticket: need.ticket, reason: "too many wait" });
+  else if (need.kind === "unpause") operator.ask({ kind: "unpause", run, reason: "all is well" });
   else if (need.kind === "resume") operator.ask({ kind: "resume", run, bundle: new Uint8Array(0) });
   else operator.ask({ kind: "terminate", run, reason: "it waits for itself" });
 }

@@ -97,6 +97,8 @@ export class RunModel {
   ended: JournalEvent | undefined;
   /** The event that blocked it, while it is blocked. */
   blocked: JournalEvent | undefined;
+  /** The event that paused it, while it is paused. */
+  paused: JournalEvent | undefined;
   cancel: JournalEvent | undefined;
   deadlineAtMs = 0;
   last: JournalEvent | undefined;
@@ -158,6 +160,12 @@ export class RunModel {
       case Kind.runResumed:
         this.blocked = undefined;
         break;
+      case Kind.runPaused:
+        this.paused = e;
+        break;
+      case Kind.runUnpaused:
+        this.paused = undefined;
+        break;
       case Kind.startQueued:
       case Kind.startExpired:
       case Kind.startCancelled:
@@ -168,6 +176,7 @@ export class RunModel {
       default:
         this.ended = e;
         this.blocked = undefined;
+        this.paused = undefined;
     }
   }
 

@@ -177,6 +177,14 @@ function contending({ prng }: Simulation): Pick<StartRequest, "contention" | "bu
   return { contention: draw < 6 ? "queue" : draw < 9 ? "attach" : "reject", budgetMs, overrideReason: "" };
 }
 
+/** An operator holds the run, and perhaps lets it go on later. */
+function hold(sim: Simulation, client: SimulatedClient, to: { readonly run: RunId; readonly ticket: number }): void {
+  client.ask({ kind: "pause", ...to, reason: "a vendor is down" });
+  const isLetGo = sim.prng.chance(0.8);
+  const ms = sim.prng.below(sim.prng.chance(0.5) ? 500 : 20_000);
+  if (isLetGo) sim.schedule.after(ms, () => client.ask({ kind: "unpause", ...to, reason: "it is up" }));
+}
+
 function onStarted(sim: Simulation, client: SimulatedClient, reply: ClientReply): void {
   if (reply.kind !== "started") return;
   const { prng, schedule } = sim;
@@ -190,5 +198,6 @@ function onStarted(sim: Simulation, client: SimulatedClient, reply: ClientReply)
   if (prng.chance(0.5)) later(() => client.ask({ kind: "await-result", ...to }));
   if (prng.chance(0.2)) later(() => client.ask({ kind: "cancel", ...to, reason: "not needed" }));
   if (prng.chance(0.08)) later(() => client.ask({ kind: "terminate", ...to, reason: "wrong" }));
+  if (sim.workload.pauses && prng.chance(0.3)) later(() => hold(sim, client, to));
   if (prng.chance(0.1)) later(() => client.ask({ kind: "resume", ...to, bundle: prng.chance(0.5) ? second : new Uint8Array(0) }));
 }

@@ -105,10 +105,14 @@ export interface Workload {
   readonly chances: ReadonlyMap<ChanceFault, number>;
   /** Whether starts queue and supersede. */
   readonly contends: boolean;
+  /** Whether operators hold runs. */
+  readonly pauses: boolean;
 }
 
 /** Drawn apart: seeds that are remembered for what they found do as they did. */
 export const contends = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 28441).chance(0.4);
+
+export const pauses = (seed: number): boolean => new Prng(Math.imul(seed, 0xc2b2ae35) ^ 17).chance(0.25);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -174,5 +178,6 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     timed,
     chances,
     contends: contends(seed),
+    pauses: pauses(seed),
   };
 }

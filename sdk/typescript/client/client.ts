@@ -173,6 +173,14 @@ export class HopClient {
     await call(this.channel, clientMethods.terminateWorkflow, { run, reason });
   }
 
+  async pause(run: string, reason = ""): Promise<void> {
+    await call(this.channel, clientMethods.pauseWorkflow, { run, reason });
+  }
+
+  async unpause(run: string, reason = ""): Promise<void> {
+    await call(this.channel, clientMethods.unpauseWorkflow, { run, reason });
+  }
+
   async resume(run: string, options: { readonly bundle?: Uint8Array; readonly newest?: boolean } = {}): Promise<Uint8Array> {
     const reply = await call(this.channel, clientMethods.resumeWorkflow, { run, ...options });
     return reply.bundle;

@@ -3,7 +3,17 @@ import { type Failure, RunStatus, runStatusNames, type Outcome as WireOutcome } 
 import { HopError, WorkflowFailedError } from "./errors.ts";
 import { fromPayload } from "./payload.ts";
 
-export type StatusName = "running" | "completed" | "failed" | "cancelled" | "terminated" | "timed_out" | "blocked" | "queued" | "unknown";
+export type StatusName =
+  | "running"
+  | "completed"
+  | "failed"
+  | "cancelled"
+  | "terminated"
+  | "timed_out"
+  | "blocked"
+  | "paused"
+  | "queued"
+  | "unknown";
 
 const names: Readonly<Record<number, StatusName>> = { ...runStatusNames, [RunStatus.queued]: "queued" };
 
@@ -28,6 +38,7 @@ export function completedValue(run: string, outcome: Outcome): unknown {
   const { status, value, failure } = outcome;
   if (status === "completed") return value;
   if (status === "running") throw new HopError("BUDGET_EXPIRED", `Run ${run} has not ended within the time to wait; it goes on`);
+  if (status === "paused") throw new HopError("BUDGET_EXPIRED", `Run ${run} is paused, and has not ended within the time to wait`);
   if (status === "queued") throw new HopError("BUDGET_EXPIRED", `Start ${run} still waits in the queue of its name`);
   if (status === "unknown") throw new HopError("INTERNAL", `Run ${run} has a status that this client does not know`);
   throw new WorkflowFailedError(run, status, failure);

@@ -21,6 +21,8 @@ export interface RunOperations {
   query(run: string, query: { readonly name: string; readonly input?: unknown }): Promise<unknown>;
   cancel(run: string, reason: string): Promise<void>;
   terminate(run: string, reason: string): Promise<void>;
+  pause(run: string, reason: string): Promise<void>;
+  unpause(run: string, reason: string): Promise<void>;
   resume(run: string, options: { readonly bundle?: Uint8Array; readonly newest?: boolean }): Promise<Uint8Array>;
   describe(run: string): Promise<DescribeReply>;
   history(run: string, options: HistoryOptions): AsyncGenerator<HistoryChunk>;
@@ -80,6 +82,19 @@ export class RunHandle<Output = unknown> {
   /** Ends the run at once; its code is not told. */
   terminate(reason = ""): Promise<void> {
     return this.client.terminate(this.id, reason);
+  }
+
+  /**
+   * Holds the run: its code is told nothing and none of its activities begins. What is executing may end, signals are
+   * taken, timers fire and limits go on; the code is told of all that when the run is unpaused, of a cancellation too.
+   */
+  pause(reason = ""): Promise<void> {
+    return this.client.pause(this.id, reason);
+  }
+
+  /** Lets a paused run go on. */
+  unpause(reason = ""): Promise<void> {
+    return this.client.unpause(this.id, reason);
   }
 
   /** Lets a blocked run go on: on its own bundle, on another, or on the newest of its type. */

@@ -78,6 +78,9 @@ function verb(bench: ShardBench, d: Directive): string {
       return bench.command({ kind: "cancel", ...to, reason: "not needed" });
     case "terminate":
       return bench.command({ kind: "terminate", ...to, reason: "wrong" });
+    case "pause":
+    case "unpause":
+      return bench.command({ kind: d.cmd, ...to, reason: get("reason") });
     case "resume":
       return bench.command({ kind: "resume", ...to, bundle: get("bundle") === "" ? new Uint8Array(0) : bundle(get("bundle")) });
     case "result":

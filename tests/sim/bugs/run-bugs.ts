@@ -253,4 +253,27 @@ export const runBugs: readonly PlantedBug[] = [
     "kind === EventKind.runStarted",
     ["activationOrder", "cancelDelivered", "endsInTime"],
   ),
+  {
+    name: "paused-goes-on",
+    story: "A paused run stays with its worker, whose answers still count",
+    breaks: ["pausedIsHeld", "endsInTime"],
+    seeds: [3],
+    edits: [
+      { file: "core/shard/pause.ts", find: "    leaveWorker(ctx, live);\n", put: "" },
+      {
+        file: "core/shard/activation.ts",
+        find: "if (live.run.status === RunStatus.running) {\n    const before",
+        put: "if (live.run.status === RunStatus.running || live.run.status === RunStatus.paused) {\n    const before",
+      },
+    ],
+  },
+  bug(
+    "unpaused-offers-nothing",
+    "Activities that could have begun while the run was paused are not offered when it goes on",
+    "core/shard/pause.ts",
+    'if (command.kind === "unpause") offerHeld(ctx, live);',
+    "",
+    ["endsInTime"],
+    [12],
+  ),
 ];

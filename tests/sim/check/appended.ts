@@ -4,7 +4,7 @@
 import { bytesEqual, toHex } from "#core/base";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
-import { type JournalEvent, type OpModel, openingKinds, type RunModel, terminalKinds } from "../model.ts";
+import { type JournalEvent, type OpModel, openingKinds, type RunModel, terminalKinds, withdrawingKinds } from "../model.ts";
 import { claim } from "../violation.ts";
 import { checkContention } from "./contention.ts";
 
@@ -32,6 +32,7 @@ export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Prev
   staleTokenNeverCommits(at.model, e);
   retriesFollowPolicy(at.model, e);
   cancelDelivered(at.model, e);
+  pausedIsHeld(at.model, e);
 }
 
 /** Each event carries its place and its predecessor's hash; its record names the record before. */
@@ -265,6 +266,20 @@ export function cancelDelivered(model: RunModel, e: JournalEvent): void {
     "cancelDelivered",
     said.cancelSeen === wasTold,
     () => `${e.partition} ends having seen a cancellation: ${said.cancelSeen}, was told of it: ${wasTold}`,
+  );
+}
+
+/** Ends that the code itself reaches. */
+const ownEnds: ReadonlySet<number> = new Set([Kind.runCompleted, Kind.runFailed, Kind.runCancelled]);
+
+/** The code of a paused run does nothing: it opens no operation, withdraws none, and does not end. */
+export function pausedIsHeld(model: RunModel, e: JournalEvent): void {
+  if (model.paused === undefined) return;
+  const isOwn = openingKinds.has(e.kind) || withdrawingKinds.has(e.kind) || ownEnds.has(e.kind);
+  claim(
+    "pausedIsHeld",
+    !isOwn,
+    () => `${e.partition} seq ${e.seq} of kind ${e.kind} is appended while it is paused since ${model.paused?.seq}`,
   );
 }
 

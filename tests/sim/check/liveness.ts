@@ -10,7 +10,7 @@ import { claim } from "../violation.ts";
 
 /** What a live run can't give itself. */
 export type Need = { readonly key: string; readonly run: RunId } & (
-  | { readonly kind: "resume" | "terminate" }
+  | { readonly kind: "resume" | "unpause" | "terminate" }
   | { readonly kind: "signal"; readonly signal: string }
   | { readonly kind: "cancel"; readonly ticket: number }
 );
@@ -36,6 +36,7 @@ export function healingNeeds(journal: Journal, isIdle: boolean): Needs {
     live++;
     const run = partition.slice(4) as RunId;
     if (model.blocked !== undefined) needs.push({ key: `${partition} ${model.blocked.seq}`, run, kind: "resume" });
+    if (model.paused !== undefined) needs.push({ key: `${partition} ${model.paused.seq}`, run, kind: "unpause" });
     // They come one after the other, and some sleep for years.
     for (const { ticket } of model.queue.slice(queuedMax)) needs.push({ key: `${partition} ${ticket}`, run, kind: "cancel", ticket });
     for (const o of model.ops.values()) {

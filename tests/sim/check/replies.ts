@@ -116,6 +116,14 @@ export function queryRestsOnCommitted(ctx: ReplyContext, partition: string, data
 
 const endings: ReadonlySet<number> = new Set(Object.values(endKinds));
 
+/** What may have been done. A run that is not paused was never paused, or began since. */
+const doneBy: Partial<Record<Command["kind"], number[]>> = {
+  cancel: [Kind.cancelRequested],
+  terminate: [Kind.runTerminated],
+  pause: [Kind.runPaused],
+  unpause: [Kind.runUnpaused, Kind.runStarted],
+};
+
 /** The committed event that a reply rests on; undefined = none, or it is found by what the reply says. */
 export function causeOf(journal: Journal, command: Command, reply: Reply): JournalEvent | undefined {
   const { events } = journal.of(`run/${command.run}`);
@@ -123,8 +131,7 @@ export function causeOf(journal: Journal, command: Command, reply: Reply): Journ
   if (reply.kind === "resumed") return latest(Kind.runResumed);
   const left = reply.kind === "done" ? leftAt(events, Kind.startCancelled, ticketOf(command)) : undefined;
   if (left !== undefined) return left;
-  if (reply.kind === "done") return latest(command.kind === "cancel" ? Kind.cancelRequested : Kind.runTerminated);
-  return undefined;
+  return reply.kind === "done" ? latest(...(doneBy[command.kind] ?? [])) : undefined;
 }
 
 /** A refusal for what a run has become is true of the committed log. */

@@ -564,6 +564,72 @@ export declare type TerminateReply = Message<"hopskip.v1.TerminateReply"> & {
 export declare const TerminateReplySchema: GenMessage<TerminateReply>;
 
 /**
+ * @generated from message hopskip.v1.PauseRequest
+ */
+export declare type PauseRequest = Message<"hopskip.v1.PauseRequest"> & {
+  /**
+   * @generated from field: string run = 1;
+   */
+  run: string;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.PauseRequest.
+ * Use `create(PauseRequestSchema)` to create a new message.
+ */
+export declare const PauseRequestSchema: GenMessage<PauseRequest>;
+
+/**
+ * @generated from message hopskip.v1.PauseReply
+ */
+export declare type PauseReply = Message<"hopskip.v1.PauseReply"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.PauseReply.
+ * Use `create(PauseReplySchema)` to create a new message.
+ */
+export declare const PauseReplySchema: GenMessage<PauseReply>;
+
+/**
+ * @generated from message hopskip.v1.UnpauseRequest
+ */
+export declare type UnpauseRequest = Message<"hopskip.v1.UnpauseRequest"> & {
+  /**
+   * @generated from field: string run = 1;
+   */
+  run: string;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.UnpauseRequest.
+ * Use `create(UnpauseRequestSchema)` to create a new message.
+ */
+export declare const UnpauseRequestSchema: GenMessage<UnpauseRequest>;
+
+/**
+ * @generated from message hopskip.v1.UnpauseReply
+ */
+export declare type UnpauseReply = Message<"hopskip.v1.UnpauseReply"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.UnpauseReply.
+ * Use `create(UnpauseReplySchema)` to create a new message.
+ */
+export declare const UnpauseReplySchema: GenMessage<UnpauseReply>;
+
+/**
  * @generated from message hopskip.v1.ResumeRequest
  */
 export declare type ResumeRequest = Message<"hopskip.v1.ResumeRequest"> & {
@@ -1205,6 +1271,11 @@ export enum RunStatus {
    * @generated from enum value: RUN_STATUS_QUEUED = 8;
    */
   QUEUED = 8,
+
+  /**
+   * @generated from enum value: RUN_STATUS_PAUSED = 10;
+   */
+  PAUSED = 10,
 }
 
 /**
@@ -1285,6 +1356,24 @@ export declare const WorkflowClient: GenService<{
     methodKind: "unary";
     input: typeof ResumeRequestSchema;
     output: typeof ResumeReplySchema;
+  },
+  /**
+   * Holds a run: its code is told nothing and none of its activities begins, until it is unpaused.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.PauseWorkflow
+   */
+  pauseWorkflow: {
+    methodKind: "unary";
+    input: typeof PauseRequestSchema;
+    output: typeof PauseReplySchema;
+  },
+  /**
+   * @generated from rpc hopskip.v1.WorkflowClient.UnpauseWorkflow
+   */
+  unpauseWorkflow: {
+    methodKind: "unary";
+    input: typeof UnpauseRequestSchema;
+    output: typeof UnpauseReplySchema;
   },
   /**
    * @generated from rpc hopskip.v1.WorkflowClient.ListWorkflows

@@ -257,6 +257,41 @@ export declare type RunResumed = Message<"hopskip.v1.RunResumed"> & {
 export declare const RunResumedSchema: GenMessage<RunResumed>;
 
 /**
+ * From here on the run's code is told nothing and none of its activities begins, until it is unpaused:
+ * by whom and why, both say. What was executing may end, and time goes on.
+ *
+ * @generated from message hopskip.v1.RunPaused
+ */
+export declare type RunPaused = Message<"hopskip.v1.RunPaused"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.RunPaused.
+ * Use `create(RunPausedSchema)` to create a new message.
+ */
+export declare const RunPausedSchema: GenMessage<RunPaused>;
+
+/**
+ * @generated from message hopskip.v1.RunUnpaused
+ */
+export declare type RunUnpaused = Message<"hopskip.v1.RunUnpaused"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.RunUnpaused.
+ * Use `create(RunUnpausedSchema)` to create a new message.
+ */
+export declare const RunUnpausedSchema: GenMessage<RunUnpaused>;
+
+/**
  * @generated from message hopskip.v1.CancelRequested
  */
 export declare type CancelRequested = Message<"hopskip.v1.CancelRequested"> & {
@@ -1689,6 +1724,16 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_ACTIVITY_CANCELLED = 20;
    */
   ACTIVITY_CANCELLED = 20,
+
+  /**
+   * @generated from enum value: EVENT_KIND_RUN_PAUSED = 24;
+   */
+  RUN_PAUSED = 24,
+
+  /**
+   * @generated from enum value: EVENT_KIND_RUN_UNPAUSED = 25;
+   */
+  RUN_UNPAUSED = 25,
 
   /**
    * @generated from enum value: EVENT_KIND_TIMER_STARTED = 32;

@@ -9,7 +9,7 @@ import { file_hopskip_v1_common } from "./common_pb.js";
  * Describes the file hopskip/v1/event.proto.
  */
 export const file_hopskip_v1_event = /*@__PURE__*/
-  fileDesc("ChZob3Bza2lwL3YxL2V2ZW50LnByb3RvEgpob3Bza2lwLnYxIrYBCgVFdmVudBIRCglwYXJ0aXRpb24YASABKAkSCwoDc2VxGAIgASgEEg8KB3RpbWVfbXMYAyABKAQSDwoHbG9naWNhbBgEIAEoDRIMCgRraW5kGAUgASgNEhEKCXNjaGVtYV9pZBgGIAEoDRImCghpZGVudGl0eRgHIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkSDwoHcGF5bG9hZBgIIAEoDBIRCglwcmV2X2hhc2gYDyABKAwirgEKClJ1blN0YXJ0ZWQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBmJ1bmRsZRgDIAEoDBIiCgVpbnB1dBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgFIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDAoEc2VlZBgHIAEoDRIOCgZ0aWNrZXQYCCABKAQiMwoMUnVuQ29tcGxldGVkEiMKBnJlc3VsdBgBIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZCIxCglSdW5GYWlsZWQSJAoHZmFpbHVyZRgBIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSIeCgxSdW5DYW5jZWxsZWQSDgoGcmVhc29uGAEgASgJIh8KDVJ1blRlcm1pbmF0ZWQSDgoGcmVhc29uGAEgASgJIiIKC1J1blRpbWVkT3V0EhMKC2RlYWRsaW5lX21zGAEgASgEIiwKClJ1bkJsb2NrZWQSDQoFY2F1c2UYASABKAkSDwoHbWVzc2FnZRgCIAEoCSIcCgpSdW5SZXN1bWVkEg4KBmJ1bmRsZRgBIAEoDCIhCg9DYW5jZWxSZXF1ZXN0ZWQSDgoGcmVhc29uGAEgASgJIpABCgtTdGFydFF1ZXVlZBIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIiCgVpbnB1dBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgEIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSEQoJYnVkZ2V0X21zGAYgASgEIjEKDFN0YXJ0RXhwaXJlZBIOCgZ0aWNrZXQYASABKAQSEQoJYnVkZ2V0X21zGAIgASgEIjAKDlN0YXJ0Q2FuY2VsbGVkEg4KBnRpY2tldBgBIAEoBBIOCgZyZWFzb24YAiABKAkiNAoSU3VwZXJzZWRlUmVxdWVzdGVkEg4KBnRpY2tldBgBIAEoBBIOCgZyZWFzb24YAiABKAkisQEKDkhpc3RvcnlFeHBpcmVkEg0KBXBlYWtzGAEgASgMEiMKA3J1bhgCIAMoCzIWLmhvcHNraXAudjEuRXhwaXJlZFJ1bhIOCgZwb2xpY3kYAyABKAkSFgoOcG9saWN5X3ZlcnNpb24YBCABKA0SLQoPcG9saWN5X2lkZW50aXR5GAUgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eRIUCgxyZXRlbnRpb25fbXMYBiABKAQigwEKCkV4cGlyZWRSdW4SEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBnN0YXR1cxgDIAEoDRISCgpzdGFydGVkX21zGAQgASgEEhEKCWNsb3NlZF9tcxgFIAEoBBIOCgZidW5kbGUYBiABKAwSDAoEbm90ZRgHIAEoCSJ/ChFBY3Rpdml0eVNjaGVkdWxlZBIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiwKB29wdGlvbnMYBCABKAsyGy5ob3Bza2lwLnYxLkFjdGl2aXR5T3B0aW9ucyJlChFBY3Rpdml0eUNvbXBsZXRlZBIKCgJvcBgBIAEoDRIPCgdhdHRlbXB0GAIgASgNEiMKBnJlc3VsdBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIOCgZ3b3JrZXIYBCABKAkiYwoOQWN0aXZpdHlGYWlsZWQSCgoCb3AYASABKA0SDwoHYXR0ZW1wdBgCIAEoDRIkCgdmYWlsdXJlGAMgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEg4KBndvcmtlchgEIAEoCSKdAQoPQWN0aXZpdHlSZXRyaWVkEgoKAm9wGAEgASgNEg8KB2F0dGVtcHQYAiABKA0SJAoHZmFpbHVyZRgDIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZRIPCgduZXh0X21zGAQgASgEEg4KBndvcmtlchgFIAEoCRImCgloZWFydGJlYXQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiHwoRQWN0aXZpdHlDYW5jZWxsZWQSCgoCb3AYASABKA0iPwoMVGltZXJTdGFydGVkEgoKAm9wGAEgASgNEg4KBmR1ZV9tcxgCIAEoBBITCgtkdXJhdGlvbl9tcxgDIAEoBCIYCgpUaW1lckZpcmVkEgoKAm9wGAEgASgNIhwKDlRpbWVyQ2FuY2VsbGVkEgoKAm9wGAEgASgNIm4KDlNpZ25hbFJlY2VpdmVkEgwKBG5hbWUYASABKAkSJAoHcGF5bG9hZBgCIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgDIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCIpCg1TaWduYWxBd2FpdGVkEgoKAm9wGAEgASgNEgwKBG5hbWUYAiABKAkiIQoTU2lnbmFsV2FpdENhbmNlbGxlZBIKCgJvcBgBIAEoDSJeCgxTaWduYWxRdWV1ZWQSDgoGdGlja2V0GAEgASgEEgwKBG5hbWUYAiABKAkSJAoHcGF5bG9hZBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgEIAEoCSJoCgpTaWduYWxTZW50EgoKAm9wGAEgASgNEgoKAnRvGAIgASgJEgwKBG5hbWUYAyABKAkSJAoHcGF5bG9hZBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIOCgZudW1iZXIYBSABKAQiQQoNU2lnbmFsU2V0dGxlZBIKCgJvcBgBIAEoDRIkCgdmYWlsdXJlGAIgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIiEKE1NpZ25hbFNlbmRDYW5jZWxsZWQSCgoCb3AYASABKA0iNwoNUmVzdWx0QXdhaXRlZBIKCgJvcBgBIAEoDRIKCgJ0bxgCIAEoCRIOCgZudW1iZXIYAyABKAQiqQEKDlJlc3VsdFJlY2VpdmVkEgoKAm9wGAEgASgNEgwKBGZyb20YAiABKAkSDgoGbnVtYmVyGAMgASgEEhIKCmdlbmVyYXRpb24YBCABKA0SDgoGc3RhdHVzGAUgASgNEiMKBnJlc3VsdBgGIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAcgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIj0KE1Jlc3VsdFdhaXRDYW5jZWxsZWQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSDgoGbnVtYmVyGAMgASgEIk4KDkJ1bmRsZURlcGxveWVkEg4KBmJ1bmRsZRgBIAEoDBIMCgRzaXplGAIgASgEEg0KBXR5cGVzGAMgAygJEg8KB3ZlcnNpb24YBCABKA0iaAoOQ2x1c3RlckNyZWF0ZWQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIaChJyZXBsaWNhdGlvbl93YW50ZWQYAiABKA0SDwoHb2JqZWN0cxgDIAEoCRIVCg1yZXN0b3JlX2Vwb2NoGAQgASgNIjIKEVJlcGxpY2F0aW9uV2FudGVkEg0KBWNvdW50GAEgASgNEg4KBnJlYXNvbhgCIAEoCSJzCghOb2RlSW5mbxIMCgRwZWVyGAEgASgJEgwKBGdycGMYAiABKAkSDAoEaHR0cBgDIAEoCRIMCgR6b25lGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEAoIcHJvdG9jb2wYBiABKA0SDAoEZGlzaxgHIAEoCSIwCgpOb2RlSm9pbmVkEiIKBGluZm8YASABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIjEKC05vZGVVcGRhdGVkEiIKBGluZm8YASABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIjAKC05vZGVMZWF2aW5nEgwKBGxvc3QYASABKAgSEwoLcmVwbGFjZWRfYnkYAiABKA0iHQoLTm9kZVJlbW92ZWQSDgoGcmVhc29uGAEgASgJIl4KCFJlcGxpY2FzEhEKBXZvdGVyGAEgAygNQgIQABIUCghvdXRnb2luZxgCIAMoDUICEAASEwoHbGVhcm5lchgDIAMoDUICEAASFAoMY29uZmlnX2luZGV4GAQgASgEImIKDFNoYXJkQ3JlYXRlZBINCgVzaGFyZBgBIAEoDRINCgVmaXJzdBgCIAEoBBIMCgRsYXN0GAMgASgEEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyIxCg5SZXBsaWNhc1dhbnRlZBINCgVzaGFyZBgBIAEoDRIQCgRub2RlGAIgAygNQgIQACJdCg9SZXBsaWNhc0NoYW5nZWQSDQoFc2hhcmQYASABKA0SJgoIcmVwbGljYXMYAiABKAsyFC5ob3Bza2lwLnYxLlJlcGxpY2FzEhMKB3JlbW92ZWQYAyADKA1CAhAAIk0KEUxlYWRlcnNoaXBHcmFudGVkEg0KBXNoYXJkGAEgASgNEgwKBG5vZGUYAiABKA0SDAoEdGVybRgDIAEoBBINCgVlcG9jaBgEIAEoDSJHCgtTcGxpdFdhbnRlZBINCgVzaGFyZBgBIAEoDRIKCgJhdBgCIAEoBBINCgVjaGlsZBgDIAEoDRIOCgZjaGFuZ2UYBCABKA0iXQoJU3BsaXREb25lEg0KBXNoYXJkGAEgASgNEgoKAmF0GAIgASgEEg0KBWNoaWxkGAMgASgNEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyI6CgtNZXJnZVdhbnRlZBIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNEg4KBmNoYW5nZRgDIAEoDSJLCgxNZXJnZURlY2lkZWQSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDRIPCgd0aHJvdWdoGAMgASgEEg0KBWVwb2NoGAQgASgNIigKCU1lcmdlRG9uZRIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNIkAKD0NoYW5nZUNhbmNlbGxlZBINCgVzaGFyZBgBIAEoDRIOCgZjaGFuZ2UYAiABKA0SDgoGcmVhc29uGAMgASgJIjsKCEVudHJ5U2V0Eg8KB3ZlcnNpb24YASABKA0SDQoFdmFsdWUYAiABKAwSDwoHcmVtb3ZlZBgDIAEoCCrxDAoJRXZlbnRLaW5kEhoKFkVWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIaChZFVkVOVF9LSU5EX1JVTl9TVEFSVEVEEAESHAoYRVZFTlRfS0lORF9SVU5fQ09NUExFVEVEEAISGQoVRVZFTlRfS0lORF9SVU5fRkFJTEVEEAMSHAoYRVZFTlRfS0lORF9SVU5fQ0FOQ0VMTEVEEAQSHQoZRVZFTlRfS0lORF9SVU5fVEVSTUlOQVRFRBAFEhwKGEVWRU5UX0tJTkRfUlVOX1RJTUVEX09VVBAGEhoKFkVWRU5UX0tJTkRfUlVOX0JMT0NLRUQQBxIaChZFVkVOVF9LSU5EX1JVTl9SRVNVTUVEEAgSHwobRVZFTlRfS0lORF9DQU5DRUxfUkVRVUVTVEVEEAkSHgoaRVZFTlRfS0lORF9ISVNUT1JZX0VYUElSRUQQChIbChdFVkVOVF9LSU5EX1NUQVJUX1FVRVVFRBALEhwKGEVWRU5UX0tJTkRfU1RBUlRfRVhQSVJFRBAMEh4KGkVWRU5UX0tJTkRfU1RBUlRfQ0FOQ0VMTEVEEA0SIgoeRVZFTlRfS0lORF9TVVBFUlNFREVfUkVRVUVTVEVEEA4SIQodRVZFTlRfS0lORF9BQ1RJVklUWV9TQ0hFRFVMRUQQEBIhCh1FVkVOVF9LSU5EX0FDVElWSVRZX0NPTVBMRVRFRBAREh4KGkVWRU5UX0tJTkRfQUNUSVZJVFlfRkFJTEVEEBISHwobRVZFTlRfS0lORF9BQ1RJVklUWV9SRVRSSUVEEBMSIQodRVZFTlRfS0lORF9BQ1RJVklUWV9DQU5DRUxMRUQQFBIcChhFVkVOVF9LSU5EX1RJTUVSX1NUQVJURUQQIBIaChZFVkVOVF9LSU5EX1RJTUVSX0ZJUkVEECESHgoaRVZFTlRfS0lORF9USU1FUl9DQU5DRUxMRUQQIhIeChpFVkVOVF9LSU5EX1NJR05BTF9SRUNFSVZFRBAwEh0KGUVWRU5UX0tJTkRfU0lHTkFMX0FXQUlURUQQMRIkCiBFVkVOVF9LSU5EX1NJR05BTF9XQUlUX0NBTkNFTExFRBAyEhwKGEVWRU5UX0tJTkRfU0lHTkFMX1FVRVVFRBAzEhoKFkVWRU5UX0tJTkRfU0lHTkFMX1NFTlQQQBIdChlFVkVOVF9LSU5EX1NJR05BTF9TRVRUTEVEEEESJAogRVZFTlRfS0lORF9TSUdOQUxfU0VORF9DQU5DRUxMRUQQQhIdChlFVkVOVF9LSU5EX1JFU1VMVF9BV0FJVEVEEEMSHgoaRVZFTlRfS0lORF9SRVNVTFRfUkVDRUlWRUQQRBIkCiBFVkVOVF9LSU5EX1JFU1VMVF9XQUlUX0NBTkNFTExFRBBFEh8KGkVWRU5UX0tJTkRfQlVORExFX0RFUExPWUVEEIABEh8KGkVWRU5UX0tJTkRfQ0xVU1RFUl9DUkVBVEVEEIEBEiIKHUVWRU5UX0tJTkRfUkVQTElDQVRJT05fV0FOVEVEEIIBEiAKG0VWRU5UX0tJTkRfQ0xVU1RFUl9SRVNUT1JFRBCDARIbChZFVkVOVF9LSU5EX05PREVfSk9JTkVEEIQBEhwKF0VWRU5UX0tJTkRfTk9ERV9VUERBVEVEEIUBEhwKF0VWRU5UX0tJTkRfTk9ERV9MRUFWSU5HEIYBEhwKF0VWRU5UX0tJTkRfTk9ERV9SRU1PVkVEEIcBEh0KGEVWRU5UX0tJTkRfU0hBUkRfQ1JFQVRFRBCIARIfChpFVkVOVF9LSU5EX1JFUExJQ0FTX1dBTlRFRBCJARIgChtFVkVOVF9LSU5EX1JFUExJQ0FTX0NIQU5HRUQQigESIgodRVZFTlRfS0lORF9MRUFERVJTSElQX0dSQU5URUQQiwESHAoXRVZFTlRfS0lORF9TUExJVF9XQU5URUQQjAESGgoVRVZFTlRfS0lORF9TUExJVF9ET05FEI0BEhwKF0VWRU5UX0tJTkRfTUVSR0VfV0FOVEVEEI4BEh0KGEVWRU5UX0tJTkRfTUVSR0VfREVDSURFRBCPARIaChVFVkVOVF9LSU5EX01FUkdFX0RPTkUQkAESIAobRVZFTlRfS0lORF9DSEFOR0VfQ0FOQ0VMTEVEEJEBEhkKFEVWRU5UX0tJTkRfRU5UUllfU0VUEJYBYgZwcm90bzM", [file_hopskip_v1_common]);
+  fileDesc("ChZob3Bza2lwL3YxL2V2ZW50LnByb3RvEgpob3Bza2lwLnYxIrYBCgVFdmVudBIRCglwYXJ0aXRpb24YASABKAkSCwoDc2VxGAIgASgEEg8KB3RpbWVfbXMYAyABKAQSDwoHbG9naWNhbBgEIAEoDRIMCgRraW5kGAUgASgNEhEKCXNjaGVtYV9pZBgGIAEoDRImCghpZGVudGl0eRgHIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkSDwoHcGF5bG9hZBgIIAEoDBIRCglwcmV2X2hhc2gYDyABKAwirgEKClJ1blN0YXJ0ZWQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBmJ1bmRsZRgDIAEoDBIiCgVpbnB1dBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgFIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDAoEc2VlZBgHIAEoDRIOCgZ0aWNrZXQYCCABKAQiMwoMUnVuQ29tcGxldGVkEiMKBnJlc3VsdBgBIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZCIxCglSdW5GYWlsZWQSJAoHZmFpbHVyZRgBIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSIeCgxSdW5DYW5jZWxsZWQSDgoGcmVhc29uGAEgASgJIh8KDVJ1blRlcm1pbmF0ZWQSDgoGcmVhc29uGAEgASgJIiIKC1J1blRpbWVkT3V0EhMKC2RlYWRsaW5lX21zGAEgASgEIiwKClJ1bkJsb2NrZWQSDQoFY2F1c2UYASABKAkSDwoHbWVzc2FnZRgCIAEoCSIcCgpSdW5SZXN1bWVkEg4KBmJ1bmRsZRgBIAEoDCIbCglSdW5QYXVzZWQSDgoGcmVhc29uGAEgASgJIh0KC1J1blVucGF1c2VkEg4KBnJlYXNvbhgBIAEoCSIhCg9DYW5jZWxSZXF1ZXN0ZWQSDgoGcmVhc29uGAEgASgJIpABCgtTdGFydFF1ZXVlZBIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIiCgVpbnB1dBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgEIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSEQoJYnVkZ2V0X21zGAYgASgEIjEKDFN0YXJ0RXhwaXJlZBIOCgZ0aWNrZXQYASABKAQSEQoJYnVkZ2V0X21zGAIgASgEIjAKDlN0YXJ0Q2FuY2VsbGVkEg4KBnRpY2tldBgBIAEoBBIOCgZyZWFzb24YAiABKAkiNAoSU3VwZXJzZWRlUmVxdWVzdGVkEg4KBnRpY2tldBgBIAEoBBIOCgZyZWFzb24YAiABKAkisQEKDkhpc3RvcnlFeHBpcmVkEg0KBXBlYWtzGAEgASgMEiMKA3J1bhgCIAMoCzIWLmhvcHNraXAudjEuRXhwaXJlZFJ1bhIOCgZwb2xpY3kYAyABKAkSFgoOcG9saWN5X3ZlcnNpb24YBCABKA0SLQoPcG9saWN5X2lkZW50aXR5GAUgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eRIUCgxyZXRlbnRpb25fbXMYBiABKAQigwEKCkV4cGlyZWRSdW4SEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBnN0YXR1cxgDIAEoDRISCgpzdGFydGVkX21zGAQgASgEEhEKCWNsb3NlZF9tcxgFIAEoBBIOCgZidW5kbGUYBiABKAwSDAoEbm90ZRgHIAEoCSJ/ChFBY3Rpdml0eVNjaGVkdWxlZBIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiwKB29wdGlvbnMYBCABKAsyGy5ob3Bza2lwLnYxLkFjdGl2aXR5T3B0aW9ucyJlChFBY3Rpdml0eUNvbXBsZXRlZBIKCgJvcBgBIAEoDRIPCgdhdHRlbXB0GAIgASgNEiMKBnJlc3VsdBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIOCgZ3b3JrZXIYBCABKAkiYwoOQWN0aXZpdHlGYWlsZWQSCgoCb3AYASABKA0SDwoHYXR0ZW1wdBgCIAEoDRIkCgdmYWlsdXJlGAMgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEg4KBndvcmtlchgEIAEoCSKdAQoPQWN0aXZpdHlSZXRyaWVkEgoKAm9wGAEgASgNEg8KB2F0dGVtcHQYAiABKA0SJAoHZmFpbHVyZRgDIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZRIPCgduZXh0X21zGAQgASgEEg4KBndvcmtlchgFIAEoCRImCgloZWFydGJlYXQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiHwoRQWN0aXZpdHlDYW5jZWxsZWQSCgoCb3AYASABKA0iPwoMVGltZXJTdGFydGVkEgoKAm9wGAEgASgNEg4KBmR1ZV9tcxgCIAEoBBITCgtkdXJhdGlvbl9tcxgDIAEoBCIYCgpUaW1lckZpcmVkEgoKAm9wGAEgASgNIhwKDlRpbWVyQ2FuY2VsbGVkEgoKAm9wGAEgASgNIm4KDlNpZ25hbFJlY2VpdmVkEgwKBG5hbWUYASABKAkSJAoHcGF5bG9hZBgCIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgDIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCIpCg1TaWduYWxBd2FpdGVkEgoKAm9wGAEgASgNEgwKBG5hbWUYAiABKAkiIQoTU2lnbmFsV2FpdENhbmNlbGxlZBIKCgJvcBgBIAEoDSJeCgxTaWduYWxRdWV1ZWQSDgoGdGlja2V0GAEgASgEEgwKBG5hbWUYAiABKAkSJAoHcGF5bG9hZBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgEIAEoCSJoCgpTaWduYWxTZW50EgoKAm9wGAEgASgNEgoKAnRvGAIgASgJEgwKBG5hbWUYAyABKAkSJAoHcGF5bG9hZBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIOCgZudW1iZXIYBSABKAQiQQoNU2lnbmFsU2V0dGxlZBIKCgJvcBgBIAEoDRIkCgdmYWlsdXJlGAIgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIiEKE1NpZ25hbFNlbmRDYW5jZWxsZWQSCgoCb3AYASABKA0iNwoNUmVzdWx0QXdhaXRlZBIKCgJvcBgBIAEoDRIKCgJ0bxgCIAEoCRIOCgZudW1iZXIYAyABKAQiqQEKDlJlc3VsdFJlY2VpdmVkEgoKAm9wGAEgASgNEgwKBGZyb20YAiABKAkSDgoGbnVtYmVyGAMgASgEEhIKCmdlbmVyYXRpb24YBCABKA0SDgoGc3RhdHVzGAUgASgNEiMKBnJlc3VsdBgGIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAcgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIj0KE1Jlc3VsdFdhaXRDYW5jZWxsZWQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSDgoGbnVtYmVyGAMgASgEIk4KDkJ1bmRsZURlcGxveWVkEg4KBmJ1bmRsZRgBIAEoDBIMCgRzaXplGAIgASgEEg0KBXR5cGVzGAMgAygJEg8KB3ZlcnNpb24YBCABKA0iaAoOQ2x1c3RlckNyZWF0ZWQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIaChJyZXBsaWNhdGlvbl93YW50ZWQYAiABKA0SDwoHb2JqZWN0cxgDIAEoCRIVCg1yZXN0b3JlX2Vwb2NoGAQgASgNIjIKEVJlcGxpY2F0aW9uV2FudGVkEg0KBWNvdW50GAEgASgNEg4KBnJlYXNvbhgCIAEoCSJzCghOb2RlSW5mbxIMCgRwZWVyGAEgASgJEgwKBGdycGMYAiABKAkSDAoEaHR0cBgDIAEoCRIMCgR6b25lGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEAoIcHJvdG9jb2wYBiABKA0SDAoEZGlzaxgHIAEoCSIwCgpOb2RlSm9pbmVkEiIKBGluZm8YASABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIjEKC05vZGVVcGRhdGVkEiIKBGluZm8YASABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIjAKC05vZGVMZWF2aW5nEgwKBGxvc3QYASABKAgSEwoLcmVwbGFjZWRfYnkYAiABKA0iHQoLTm9kZVJlbW92ZWQSDgoGcmVhc29uGAEgASgJIl4KCFJlcGxpY2FzEhEKBXZvdGVyGAEgAygNQgIQABIUCghvdXRnb2luZxgCIAMoDUICEAASEwoHbGVhcm5lchgDIAMoDUICEAASFAoMY29uZmlnX2luZGV4GAQgASgEImIKDFNoYXJkQ3JlYXRlZBINCgVzaGFyZBgBIAEoDRINCgVmaXJzdBgCIAEoBBIMCgRsYXN0GAMgASgEEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyIxCg5SZXBsaWNhc1dhbnRlZBINCgVzaGFyZBgBIAEoDRIQCgRub2RlGAIgAygNQgIQACJdCg9SZXBsaWNhc0NoYW5nZWQSDQoFc2hhcmQYASABKA0SJgoIcmVwbGljYXMYAiABKAsyFC5ob3Bza2lwLnYxLlJlcGxpY2FzEhMKB3JlbW92ZWQYAyADKA1CAhAAIk0KEUxlYWRlcnNoaXBHcmFudGVkEg0KBXNoYXJkGAEgASgNEgwKBG5vZGUYAiABKA0SDAoEdGVybRgDIAEoBBINCgVlcG9jaBgEIAEoDSJHCgtTcGxpdFdhbnRlZBINCgVzaGFyZBgBIAEoDRIKCgJhdBgCIAEoBBINCgVjaGlsZBgDIAEoDRIOCgZjaGFuZ2UYBCABKA0iXQoJU3BsaXREb25lEg0KBXNoYXJkGAEgASgNEgoKAmF0GAIgASgEEg0KBWNoaWxkGAMgASgNEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyI6CgtNZXJnZVdhbnRlZBIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNEg4KBmNoYW5nZRgDIAEoDSJLCgxNZXJnZURlY2lkZWQSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDRIPCgd0aHJvdWdoGAMgASgEEg0KBWVwb2NoGAQgASgNIigKCU1lcmdlRG9uZRIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNIkAKD0NoYW5nZUNhbmNlbGxlZBINCgVzaGFyZBgBIAEoDRIOCgZjaGFuZ2UYAiABKA0SDgoGcmVhc29uGAMgASgJIjsKCEVudHJ5U2V0Eg8KB3ZlcnNpb24YASABKA0SDQoFdmFsdWUYAiABKAwSDwoHcmVtb3ZlZBgDIAEoCCqpDQoJRXZlbnRLaW5kEhoKFkVWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIaChZFVkVOVF9LSU5EX1JVTl9TVEFSVEVEEAESHAoYRVZFTlRfS0lORF9SVU5fQ09NUExFVEVEEAISGQoVRVZFTlRfS0lORF9SVU5fRkFJTEVEEAMSHAoYRVZFTlRfS0lORF9SVU5fQ0FOQ0VMTEVEEAQSHQoZRVZFTlRfS0lORF9SVU5fVEVSTUlOQVRFRBAFEhwKGEVWRU5UX0tJTkRfUlVOX1RJTUVEX09VVBAGEhoKFkVWRU5UX0tJTkRfUlVOX0JMT0NLRUQQBxIaChZFVkVOVF9LSU5EX1JVTl9SRVNVTUVEEAgSHwobRVZFTlRfS0lORF9DQU5DRUxfUkVRVUVTVEVEEAkSHgoaRVZFTlRfS0lORF9ISVNUT1JZX0VYUElSRUQQChIbChdFVkVOVF9LSU5EX1NUQVJUX1FVRVVFRBALEhwKGEVWRU5UX0tJTkRfU1RBUlRfRVhQSVJFRBAMEh4KGkVWRU5UX0tJTkRfU1RBUlRfQ0FOQ0VMTEVEEA0SIgoeRVZFTlRfS0lORF9TVVBFUlNFREVfUkVRVUVTVEVEEA4SIQodRVZFTlRfS0lORF9BQ1RJVklUWV9TQ0hFRFVMRUQQEBIhCh1FVkVOVF9LSU5EX0FDVElWSVRZX0NPTVBMRVRFRBAREh4KGkVWRU5UX0tJTkRfQUNUSVZJVFlfRkFJTEVEEBISHwobRVZFTlRfS0lORF9BQ1RJVklUWV9SRVRSSUVEEBMSIQodRVZFTlRfS0lORF9BQ1RJVklUWV9DQU5DRUxMRUQQFBIZChVFVkVOVF9LSU5EX1JVTl9QQVVTRUQQGBIbChdFVkVOVF9LSU5EX1JVTl9VTlBBVVNFRBAZEhwKGEVWRU5UX0tJTkRfVElNRVJfU1RBUlRFRBAgEhoKFkVWRU5UX0tJTkRfVElNRVJfRklSRUQQIRIeChpFVkVOVF9LSU5EX1RJTUVSX0NBTkNFTExFRBAiEh4KGkVWRU5UX0tJTkRfU0lHTkFMX1JFQ0VJVkVEEDASHQoZRVZFTlRfS0lORF9TSUdOQUxfQVdBSVRFRBAxEiQKIEVWRU5UX0tJTkRfU0lHTkFMX1dBSVRfQ0FOQ0VMTEVEEDISHAoYRVZFTlRfS0lORF9TSUdOQUxfUVVFVUVEEDMSGgoWRVZFTlRfS0lORF9TSUdOQUxfU0VOVBBAEh0KGUVWRU5UX0tJTkRfU0lHTkFMX1NFVFRMRUQQQRIkCiBFVkVOVF9LSU5EX1NJR05BTF9TRU5EX0NBTkNFTExFRBBCEh0KGUVWRU5UX0tJTkRfUkVTVUxUX0FXQUlURUQQQxIeChpFVkVOVF9LSU5EX1JFU1VMVF9SRUNFSVZFRBBEEiQKIEVWRU5UX0tJTkRfUkVTVUxUX1dBSVRfQ0FOQ0VMTEVEEEUSHwoaRVZFTlRfS0lORF9CVU5ETEVfREVQTE9ZRUQQgAESHwoaRVZFTlRfS0lORF9DTFVTVEVSX0NSRUFURUQQgQESIgodRVZFTlRfS0lORF9SRVBMSUNBVElPTl9XQU5URUQQggESIAobRVZFTlRfS0lORF9DTFVTVEVSX1JFU1RPUkVEEIMBEhsKFkVWRU5UX0tJTkRfTk9ERV9KT0lORUQQhAESHAoXRVZFTlRfS0lORF9OT0RFX1VQREFURUQQhQESHAoXRVZFTlRfS0lORF9OT0RFX0xFQVZJTkcQhgESHAoXRVZFTlRfS0lORF9OT0RFX1JFTU9WRUQQhwESHQoYRVZFTlRfS0lORF9TSEFSRF9DUkVBVEVEEIgBEh8KGkVWRU5UX0tJTkRfUkVQTElDQVNfV0FOVEVEEIkBEiAKG0VWRU5UX0tJTkRfUkVQTElDQVNfQ0hBTkdFRBCKARIiCh1FVkVOVF9LSU5EX0xFQURFUlNISVBfR1JBTlRFRBCLARIcChdFVkVOVF9LSU5EX1NQTElUX1dBTlRFRBCMARIaChVFVkVOVF9LSU5EX1NQTElUX0RPTkUQjQESHAoXRVZFTlRfS0lORF9NRVJHRV9XQU5URUQQjgESHQoYRVZFTlRfS0lORF9NRVJHRV9ERUNJREVEEI8BEhoKFUVWRU5UX0tJTkRfTUVSR0VfRE9ORRCQARIgChtFVkVOVF9LSU5EX0NIQU5HRV9DQU5DRUxMRUQQkQESGQoURVZFTlRfS0lORF9FTlRSWV9TRVQQlgFiBnByb3RvMw", [file_hopskip_v1_common]);
 
 /**
  * Describes the message hopskip.v1.Event.
@@ -75,319 +75,333 @@ export const RunResumedSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_event, 8);
 
 /**
+ * Describes the message hopskip.v1.RunPaused.
+ * Use `create(RunPausedSchema)` to create a new message.
+ */
+export const RunPausedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 9);
+
+/**
+ * Describes the message hopskip.v1.RunUnpaused.
+ * Use `create(RunUnpausedSchema)` to create a new message.
+ */
+export const RunUnpausedSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 10);
+
+/**
  * Describes the message hopskip.v1.CancelRequested.
  * Use `create(CancelRequestedSchema)` to create a new message.
  */
 export const CancelRequestedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 9);
+  messageDesc(file_hopskip_v1_event, 11);
 
 /**
  * Describes the message hopskip.v1.StartQueued.
  * Use `create(StartQueuedSchema)` to create a new message.
  */
 export const StartQueuedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 10);
+  messageDesc(file_hopskip_v1_event, 12);
 
 /**
  * Describes the message hopskip.v1.StartExpired.
  * Use `create(StartExpiredSchema)` to create a new message.
  */
 export const StartExpiredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 11);
+  messageDesc(file_hopskip_v1_event, 13);
 
 /**
  * Describes the message hopskip.v1.StartCancelled.
  * Use `create(StartCancelledSchema)` to create a new message.
  */
 export const StartCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 12);
+  messageDesc(file_hopskip_v1_event, 14);
 
 /**
  * Describes the message hopskip.v1.SupersedeRequested.
  * Use `create(SupersedeRequestedSchema)` to create a new message.
  */
 export const SupersedeRequestedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 13);
+  messageDesc(file_hopskip_v1_event, 15);
 
 /**
  * Describes the message hopskip.v1.HistoryExpired.
  * Use `create(HistoryExpiredSchema)` to create a new message.
  */
 export const HistoryExpiredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 14);
+  messageDesc(file_hopskip_v1_event, 16);
 
 /**
  * Describes the message hopskip.v1.ExpiredRun.
  * Use `create(ExpiredRunSchema)` to create a new message.
  */
 export const ExpiredRunSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 15);
+  messageDesc(file_hopskip_v1_event, 17);
 
 /**
  * Describes the message hopskip.v1.ActivityScheduled.
  * Use `create(ActivityScheduledSchema)` to create a new message.
  */
 export const ActivityScheduledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 16);
+  messageDesc(file_hopskip_v1_event, 18);
 
 /**
  * Describes the message hopskip.v1.ActivityCompleted.
  * Use `create(ActivityCompletedSchema)` to create a new message.
  */
 export const ActivityCompletedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 17);
+  messageDesc(file_hopskip_v1_event, 19);
 
 /**
  * Describes the message hopskip.v1.ActivityFailed.
  * Use `create(ActivityFailedSchema)` to create a new message.
  */
 export const ActivityFailedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 18);
+  messageDesc(file_hopskip_v1_event, 20);
 
 /**
  * Describes the message hopskip.v1.ActivityRetried.
  * Use `create(ActivityRetriedSchema)` to create a new message.
  */
 export const ActivityRetriedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 19);
+  messageDesc(file_hopskip_v1_event, 21);
 
 /**
  * Describes the message hopskip.v1.ActivityCancelled.
  * Use `create(ActivityCancelledSchema)` to create a new message.
  */
 export const ActivityCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 20);
+  messageDesc(file_hopskip_v1_event, 22);
 
 /**
  * Describes the message hopskip.v1.TimerStarted.
  * Use `create(TimerStartedSchema)` to create a new message.
  */
 export const TimerStartedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 21);
+  messageDesc(file_hopskip_v1_event, 23);
 
 /**
  * Describes the message hopskip.v1.TimerFired.
  * Use `create(TimerFiredSchema)` to create a new message.
  */
 export const TimerFiredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 22);
+  messageDesc(file_hopskip_v1_event, 24);
 
 /**
  * Describes the message hopskip.v1.TimerCancelled.
  * Use `create(TimerCancelledSchema)` to create a new message.
  */
 export const TimerCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 23);
+  messageDesc(file_hopskip_v1_event, 25);
 
 /**
  * Describes the message hopskip.v1.SignalReceived.
  * Use `create(SignalReceivedSchema)` to create a new message.
  */
 export const SignalReceivedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 24);
+  messageDesc(file_hopskip_v1_event, 26);
 
 /**
  * Describes the message hopskip.v1.SignalAwaited.
  * Use `create(SignalAwaitedSchema)` to create a new message.
  */
 export const SignalAwaitedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 25);
+  messageDesc(file_hopskip_v1_event, 27);
 
 /**
  * Describes the message hopskip.v1.SignalWaitCancelled.
  * Use `create(SignalWaitCancelledSchema)` to create a new message.
  */
 export const SignalWaitCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 26);
+  messageDesc(file_hopskip_v1_event, 28);
 
 /**
  * Describes the message hopskip.v1.SignalQueued.
  * Use `create(SignalQueuedSchema)` to create a new message.
  */
 export const SignalQueuedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 27);
+  messageDesc(file_hopskip_v1_event, 29);
 
 /**
  * Describes the message hopskip.v1.SignalSent.
  * Use `create(SignalSentSchema)` to create a new message.
  */
 export const SignalSentSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 28);
+  messageDesc(file_hopskip_v1_event, 30);
 
 /**
  * Describes the message hopskip.v1.SignalSettled.
  * Use `create(SignalSettledSchema)` to create a new message.
  */
 export const SignalSettledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 29);
+  messageDesc(file_hopskip_v1_event, 31);
 
 /**
  * Describes the message hopskip.v1.SignalSendCancelled.
  * Use `create(SignalSendCancelledSchema)` to create a new message.
  */
 export const SignalSendCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 30);
+  messageDesc(file_hopskip_v1_event, 32);
 
 /**
  * Describes the message hopskip.v1.ResultAwaited.
  * Use `create(ResultAwaitedSchema)` to create a new message.
  */
 export const ResultAwaitedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 31);
+  messageDesc(file_hopskip_v1_event, 33);
 
 /**
  * Describes the message hopskip.v1.ResultReceived.
  * Use `create(ResultReceivedSchema)` to create a new message.
  */
 export const ResultReceivedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 32);
+  messageDesc(file_hopskip_v1_event, 34);
 
 /**
  * Describes the message hopskip.v1.ResultWaitCancelled.
  * Use `create(ResultWaitCancelledSchema)` to create a new message.
  */
 export const ResultWaitCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 33);
+  messageDesc(file_hopskip_v1_event, 35);
 
 /**
  * Describes the message hopskip.v1.BundleDeployed.
  * Use `create(BundleDeployedSchema)` to create a new message.
  */
 export const BundleDeployedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 34);
+  messageDesc(file_hopskip_v1_event, 36);
 
 /**
  * Describes the message hopskip.v1.ClusterCreated.
  * Use `create(ClusterCreatedSchema)` to create a new message.
  */
 export const ClusterCreatedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 35);
+  messageDesc(file_hopskip_v1_event, 37);
 
 /**
  * Describes the message hopskip.v1.ReplicationWanted.
  * Use `create(ReplicationWantedSchema)` to create a new message.
  */
 export const ReplicationWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 36);
+  messageDesc(file_hopskip_v1_event, 38);
 
 /**
  * Describes the message hopskip.v1.NodeInfo.
  * Use `create(NodeInfoSchema)` to create a new message.
  */
 export const NodeInfoSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 37);
+  messageDesc(file_hopskip_v1_event, 39);
 
 /**
  * Describes the message hopskip.v1.NodeJoined.
  * Use `create(NodeJoinedSchema)` to create a new message.
  */
 export const NodeJoinedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 38);
+  messageDesc(file_hopskip_v1_event, 40);
 
 /**
  * Describes the message hopskip.v1.NodeUpdated.
  * Use `create(NodeUpdatedSchema)` to create a new message.
  */
 export const NodeUpdatedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 39);
+  messageDesc(file_hopskip_v1_event, 41);
 
 /**
  * Describes the message hopskip.v1.NodeLeaving.
  * Use `create(NodeLeavingSchema)` to create a new message.
  */
 export const NodeLeavingSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 40);
+  messageDesc(file_hopskip_v1_event, 42);
 
 /**
  * Describes the message hopskip.v1.NodeRemoved.
  * Use `create(NodeRemovedSchema)` to create a new message.
  */
 export const NodeRemovedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 41);
+  messageDesc(file_hopskip_v1_event, 43);
 
 /**
  * Describes the message hopskip.v1.Replicas.
  * Use `create(ReplicasSchema)` to create a new message.
  */
 export const ReplicasSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 42);
+  messageDesc(file_hopskip_v1_event, 44);
 
 /**
  * Describes the message hopskip.v1.ShardCreated.
  * Use `create(ShardCreatedSchema)` to create a new message.
  */
 export const ShardCreatedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 43);
+  messageDesc(file_hopskip_v1_event, 45);
 
 /**
  * Describes the message hopskip.v1.ReplicasWanted.
  * Use `create(ReplicasWantedSchema)` to create a new message.
  */
 export const ReplicasWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 44);
+  messageDesc(file_hopskip_v1_event, 46);
 
 /**
  * Describes the message hopskip.v1.ReplicasChanged.
  * Use `create(ReplicasChangedSchema)` to create a new message.
  */
 export const ReplicasChangedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 45);
+  messageDesc(file_hopskip_v1_event, 47);
 
 /**
  * Describes the message hopskip.v1.LeadershipGranted.
  * Use `create(LeadershipGrantedSchema)` to create a new message.
  */
 export const LeadershipGrantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 46);
+  messageDesc(file_hopskip_v1_event, 48);
 
 /**
  * Describes the message hopskip.v1.SplitWanted.
  * Use `create(SplitWantedSchema)` to create a new message.
  */
 export const SplitWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 47);
+  messageDesc(file_hopskip_v1_event, 49);
 
 /**
  * Describes the message hopskip.v1.SplitDone.
  * Use `create(SplitDoneSchema)` to create a new message.
  */
 export const SplitDoneSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 48);
+  messageDesc(file_hopskip_v1_event, 50);
 
 /**
  * Describes the message hopskip.v1.MergeWanted.
  * Use `create(MergeWantedSchema)` to create a new message.
  */
 export const MergeWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 49);
+  messageDesc(file_hopskip_v1_event, 51);
 
 /**
  * Describes the message hopskip.v1.MergeDecided.
  * Use `create(MergeDecidedSchema)` to create a new message.
  */
 export const MergeDecidedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 50);
+  messageDesc(file_hopskip_v1_event, 52);
 
 /**
  * Describes the message hopskip.v1.MergeDone.
  * Use `create(MergeDoneSchema)` to create a new message.
  */
 export const MergeDoneSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 51);
+  messageDesc(file_hopskip_v1_event, 53);
 
 /**
  * Describes the message hopskip.v1.ChangeCancelled.
  * Use `create(ChangeCancelledSchema)` to create a new message.
  */
 export const ChangeCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 52);
+  messageDesc(file_hopskip_v1_event, 54);
 
 /**
  * Describes the message hopskip.v1.EntrySet.
  * Use `create(EntrySetSchema)` to create a new message.
  */
 export const EntrySetSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 53);
+  messageDesc(file_hopskip_v1_event, 55);
 
 /**
  * Describes the enum hopskip.v1.EventKind.

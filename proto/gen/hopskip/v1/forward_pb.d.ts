@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Identity } from "./common_pb.js";
-import type { CancelReply, CancelRequest, DescribeReply, ErrorDetail, ListRequest, QueryReply, QueryRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest } from "./client_pb.js";
+import type { CancelReply, CancelRequest, DescribeReply, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
 import type { Envelope } from "./message_pb.js";
 import type { Heartbeat, TaskDone } from "./dispatch_pb.js";
 import type { NodeReport } from "./placement_pb.js";
@@ -83,6 +83,18 @@ export declare type ForwardedCommand = Message<"hopskip.v1.ForwardedCommand"> & 
      */
     value: ResumeRequest;
     case: "resume";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.PauseRequest pause = 20;
+     */
+    value: PauseRequest;
+    case: "pause";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.UnpauseRequest unpause = 21;
+     */
+    value: UnpauseRequest;
+    case: "unpause";
   } | { case: undefined; value?: undefined };
 };
 

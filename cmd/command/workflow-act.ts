@@ -1,22 +1,19 @@
 /**
- * `hop workflow cancel`, `terminate` and `retry`: one act on one run or many.
+ * `hop workflow cancel`, `terminate`, `pause`, `unpause` and `retry`: one act on runs that are named, or on all that fit
+ * a filter.
  *
  * Each run is acted on by itself: what fails is said with its run, and the others go on.
  */
 import { fromHex, toHex } from "#core/base";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, orInterrupted, runAddress } from "../context.ts";
+import { type Context, orInterrupted } from "../context.ts";
 import { type ExitCode, exit, exitCodeOf, UsageError } from "../failure.ts";
 import { shortHash } from "../history.ts";
-import { readStdin } from "../input.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
+import { filteredRuns, isByFilter, namedRuns, type SelectionOptions, type Verb, verbs } from "./run-selection.ts";
 
-export interface ReasonOptions extends GlobalOptions {
-  readonly reason?: string;
-}
-
-export interface RetryOptions extends GlobalOptions {
+export interface RetryOptions extends SelectionOptions {
   readonly newest?: boolean;
   readonly bundle?: string;
 }
@@ -28,17 +25,31 @@ interface Done {
 }
 type Act = (remote: Remote, run: string) => Promise<Done>;
 
-export function workflowCancel(context: Context, options: ReasonOptions, runs: string[]): Promise<ExitCode> {
-  return onEach(context, options, runs, async (remote, run) => {
+export function workflowCancel(context: Context, options: SelectionOptions, runs: string[]): Promise<ExitCode> {
+  return onEach(context, options, runs, verbs.cancel, async (remote, run) => {
     await remote.cancel(run, options.reason ?? "");
     return { said: `Asked ${visible(run)} to cancel`, json: { run, cancelRequested: true } };
   });
 }
 
-export function workflowTerminate(context: Context, options: ReasonOptions, runs: string[]): Promise<ExitCode> {
-  return onEach(context, options, runs, async (remote, run) => {
+export function workflowTerminate(context: Context, options: SelectionOptions, runs: string[]): Promise<ExitCode> {
+  return onEach(context, options, runs, verbs.terminate, async (remote, run) => {
     await remote.terminate(run, options.reason ?? "");
     return { said: `Terminated ${visible(run)}`, json: { run, terminated: true } };
+  });
+}
+
+export function workflowPause(context: Context, options: SelectionOptions, runs: string[]): Promise<ExitCode> {
+  return onEach(context, options, runs, verbs.pause, async (remote, run) => {
+    await remote.pause(run, options.reason ?? "");
+    return { said: `Paused ${visible(run)}`, json: { run, paused: true } };
+  });
+}
+
+export function workflowUnpause(context: Context, options: SelectionOptions, runs: string[]): Promise<ExitCode> {
+  return onEach(context, options, runs, verbs.unpause, async (remote, run) => {
+    await remote.unpause(run, options.reason ?? "");
+    return { said: `${visible(run)} goes on`, json: { run, paused: false } };
   });
 }
 
@@ -51,18 +62,38 @@ export async function workflowRetry(context: Context, options: RetryOptions, run
       `Cannot use --bundle ${JSON.stringify(options.bundle)}: want a SHA-256 of 64 hex digits, as \`hop deploy\` prints it`,
     );
   }
-  return onEach(context, options, runs, async (remote, run) => {
+  return onEach(context, options, runs, verbs.retry, async (remote, run) => {
     const reply = await remote.resume({ run, bundle, newest: options.newest ?? false });
     return { said: `${visible(run)} goes on, on bundle ${shortHash(reply.bundle)}`, json: { run, bundle: toHex(reply.bundle) } };
   });
 }
 
-async function onEach(context: Context, options: GlobalOptions, names: readonly string[], act: Act): Promise<ExitCode> {
-  const ids = (await named(names)).map((name) => runAddress(name, options, context.env));
-  if (ids.length === 0) throw new UsageError("Cannot act on runs: none were named on standard input");
+/** Requests that are open at one time where a filter chose the runs. */
+const openMax = 32;
+
+export async function onEach(
+  context: Context,
+  options: SelectionOptions,
+  names: readonly string[],
+  verb: Verb,
+  act: Act,
+): Promise<ExitCode> {
+  const byFilter = isByFilter(options, names);
+  const named = byFilter ? [] : await namedRuns(context, options, names);
   return withRemote(context, options, async (remote) => {
+    const runs = byFilter ? await filteredRuns(context, remote, options, verb) : named;
     const codes = new Set<ExitCode>();
-    for (const id of ids) codes.add(await onOne(context, remote, id, act));
+    const progress = context.output.progress();
+    const left = runs.values();
+    let done = 0;
+    const work = async () => {
+      for (const run of left) {
+        codes.add(await onOne(context, remote, run, act));
+        if (byFilter) progress.update(`${++done} of ${runs.length}`);
+      }
+    };
+    // Those that are named are acted on in their order.
+    await Promise.all(Array.from({ length: byFilter ? openMax : 1 }, work)).finally(() => progress.done());
     codes.delete(exit.ok);
     // Different failures of several runs have no code in common.
     return codes.size === 0 ? exit.ok : codes.size === 1 ? ([...codes][0] as ExitCode) : exit.failed;
@@ -83,20 +114,4 @@ async function onOne(context: Context, remote: Remote, id: string, act: Act): Pr
     if (code === exit.unavailable || context.interrupt.aborted) throw error;
     return output.fail(error);
   }
-}
-
-/** `-` stands for the ids on standard input, one a line. */
-async function named(names: readonly string[]): Promise<string[]> {
-  const all: string[] = [];
-  for (const name of names) {
-    if (name !== "-") all.push(name);
-    else
-      all.push(
-        ...(await readStdin())
-          .split("\n")
-          .map((line) => line.replace(/\r$/, ""))
-          .filter((line) => line !== ""),
-      );
-  }
-  return all;
 }

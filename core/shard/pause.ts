@@ -1,0 +1,34 @@
+/** Holds a run and lets it go on: nothing of it begins meanwhile, and nothing that happens to it is lost. */
+import type { RequestId } from "#core/base";
+import { decidePause, decideUnpause, mayBeOffered } from "#core/run";
+import type { Identity } from "#proto";
+import type { ShardContext } from "./context.ts";
+import type { Command } from "./input.ts";
+import type { LiveRun } from "./live-run.ts";
+import { leaveWorker } from "./outcome.ts";
+import { reject, respond } from "./replies.ts";
+import { offer } from "./tasks.ts";
+
+type PauseCommand = Extract<Command, { kind: "pause" | "unpause" }>;
+
+export function onPause(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: PauseCommand): void {
+  const decide = command.kind === "pause" ? decidePause : decideUnpause;
+  const decision = decide(live.run, command.reason);
+  if (decision !== "already" && "reject" in decision) return reject(ctx, request, decision, live);
+  if (decision !== "already") {
+    // What its code asks for now counts for nothing, and what it was built for since may be a query: it is built anew when it goes on.
+    leaveWorker(ctx, live);
+    ctx.append(live, decision, identity);
+    if (command.kind === "unpause") offerHeld(ctx, live);
+  }
+  respond(ctx, request, live, { kind: "done" });
+}
+
+/** Activities that could have begun meanwhile. One whose worker may still come back is offered when that time is over. */
+function offerHeld(ctx: ShardContext, live: LiveRun): void {
+  for (const o of live.run.pending.values()) {
+    if (!mayBeOffered(o, ctx.nowMs)) continue;
+    const task = live.tasks.get(o.op);
+    if (task === undefined || (task.session === undefined && task.orphanUntilMs === 0)) offer(ctx, live, o);
+  }
+}

@@ -1,0 +1,88 @@
+/** What operators do to runs, by name and by filter, with the compiled executable. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Cli } from "./cli-fixture.ts";
+import { Cluster, until } from "./harness.ts";
+
+let cluster: Cluster;
+let cli: Cli;
+beforeAll(async () => {
+  cluster = new Cluster();
+  cli = await Cli.start(cluster);
+}, 60_000);
+afterAll(() => cluster[Symbol.asyncDispose]());
+
+const statusOf = async (run: string) => (await cli.json<{ status: string }>(["workflow", "show", run])).status;
+const kindsOf = async (run: string): Promise<string[]> =>
+  (await cli.ok(["audit", run])).match(/\b(?:Run|Activity|Timer|Signal|Cancel)[A-Z]\w+/g) ?? [];
+
+describe("a paused run", () => {
+  test("takes what reaches it, does nothing of its own, and goes on when it is unpaused", async () => {
+    await cli.started("collects", "--instance", "held");
+    await until(async () => ((await kindsOf("held")).includes("SignalAwaited") ? true : undefined));
+    expect((await cli.run(["workflow", "pause", "held", "--reason", "incident 12"])).stderr).toBe("Paused default:held\n");
+    await cli.ok(["workflow", "signal", "held", "item", "--input", "1"]);
+    await cli.ok(["workflow", "signal", "held", "item", "--input", '{"stop":true}']);
+    expect(await statusOf("held")).toBe("paused");
+    expect(await cli.ok(["workflow", "list", "--status", "paused", "-o", "ids"])).toBe("default:held\n");
+    // Read from its history, all of it.
+    expect(await cli.ok(["workflow", "query", "held", "seen"])).toBe("[1]\n");
+    const late = await cli.run(["workflow", "result", "held", "--timeout", "300ms"]);
+    expect(late.code).not.toBe(0);
+    expect(late.stderr).toContain("default:held is paused: incident 12");
+    expect((await kindsOf("held")).filter((kind) => kind === "SignalAwaited")).toHaveLength(1);
+    await cli.ok(["workflow", "resume", "held", "--reason", "over"]);
+    expect(await cli.ok(["workflow", "result", "held"])).toBe("[1]\n");
+    expect(await cli.ok(["audit", "held"])).toMatch(/RunPaused +incident 12[\s\S]*RunUnpaused +over/);
+    const ended = await cli.run(["workflow", "pause", "held"]);
+    expect([ended.code, ended.stderr]).toEqual([5, expect.stringContaining("it has ended")]);
+  });
+
+  test("is told of its cancellation when it goes on, and can be terminated at once", async () => {
+    for (const name of ["p-1", "p-2"]) await cli.started("tidies", "--instance", name);
+    await cli.ok(["workflow", "pause", "p-1", "p-2"]);
+    await cli.ok(["workflow", "cancel", "p-1"]);
+    await cli.ok(["workflow", "terminate", "p-2", "--reason", "not needed"]);
+    expect([await statusOf("p-1"), await statusOf("p-2")]).toEqual(["paused", "terminated"]);
+    await cli.ok(["workflow", "unpause", "p-1"]);
+    expect((await cli.run(["workflow", "result", "p-1"])).stderr).toContain("was cancelled");
+  });
+});
+
+describe("acts by filter", () => {
+  test("say how many runs they are for, and do nothing without --yes where nobody can be asked", async () => {
+    for (let i = 0; i < 12; i++) await cli.started("naps", "--input", "3600000", "--instance", `nap-${i}`);
+    await cli.started("tidies", "--instance", "other");
+    const count = async (status: string) =>
+      (await cli.ok(["workflow", "list", "--all", "--type", "naps", "--status", status, "-o", "ids"])).split("\n").length - 1;
+    await until(async () => ((await count("running")) === 12 ? true : undefined));
+    const asked = await cli.run(["workflow", "pause", "--type", "naps"]);
+    expect(asked.code).toBe(2);
+    expect(asked.stderr).toContain("Pause 12 runs of naps in namespace default that are running?");
+    expect(asked.stderr).toContain("--yes");
+    expect(await count("paused")).toBe(0);
+
+    const paused = await cli.ok(["workflow", "pause", "--type", "naps", "--yes", "--reason", "vendor down", "-o", "ids"]);
+    expect(paused.trimEnd().split("\n").sort()).toEqual(Array.from({ length: 12 }, (_, i) => `default:nap-${i}`).sort());
+    await until(async () => ((await count("paused")) === 12 ? true : undefined));
+    expect(await statusOf("other")).toBe("running");
+    expect(await cli.ok(["audit", "nap-7"])).toMatch(/RunPaused +vendor down/);
+
+    await cli.ok(["workflow", "unpause", "--status", "paused", "--yes"]);
+    await until(async () => ((await count("running")) === 12 ? true : undefined));
+    await cli.ok(["workflow", "terminate", "--type", "naps", "--yes", "--reason", "clean up"]);
+    await until(async () => ((await count("terminated")) === 12 ? true : undefined));
+    expect((await cli.run(["workflow", "terminate", "--type", "naps", "--yes"])).stderr).toContain("No runs of naps");
+    await cli.ok(["workflow", "terminate", "other"]);
+  }, 60_000);
+
+  test("refuse what is unclear", async () => {
+    const said = async (...args: string[]) => {
+      const { code, stderr } = await cli.run(["workflow", ...args]);
+      expect(code).toBe(2);
+      return stderr;
+    };
+    expect(await said("cancel")).toContain("none are named");
+    expect(await said("cancel", "a", "--type", "naps")).toContain("by --type: want one of both");
+    expect(await said("unpause", "--status", "running", "--yes")).toContain("want a --status of paused");
+  });
+});
