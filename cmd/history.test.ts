@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import { blobsOf } from "#core/run";
 import { type Event, EventKind, encodeActivityFailed, encodeSignalReceived, type Identity, toBytes } from "#proto";
-import { describe, payloadText, timeText, whoText } from "./history.ts";
+import { payloadText, timeText } from "./event-text.ts";
+import { describe, whoText } from "./history.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const event = (kind: number, payload: Uint8Array): Event => ({

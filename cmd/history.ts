@@ -4,7 +4,6 @@
  * An event of a kind that this version does not know is still shown, with its number.
  */
 
-import { toHex } from "#core/base";
 import {
   type ActivityOptions,
   decodeActivityCancelled,
@@ -44,14 +43,14 @@ import {
   decodeTimerStarted,
   type Event,
   EventKind,
-  type Failure,
   fromBytes,
   type HistoryExpired,
   type Identity,
-  type Payload,
 } from "#proto";
+import { childKinds, starterText } from "./child-events.ts";
 import { formatDuration } from "./duration.ts";
 import { type Kind, kind, words } from "./event-kind.ts";
+import { failureText, payloadText, runText, shortHash, timeText } from "./event-text.ts";
 import { placementKinds } from "./placement-events.ts";
 import { statusWord } from "./status.ts";
 
@@ -71,6 +70,7 @@ const kinds: Record<number, Kind> = {
       m.generation > 1 && `generation ${m.generation}`,
       m.deadlineMs > 0 && `within ${formatDuration(m.deadlineMs)}`,
       m.ticket > 0 && `queued as ${m.ticket}`,
+      m.startedBy !== undefined && `by ${starterText(m.startedBy)}`,
     ),
   ),
   [EventKind.startQueued]: kind("StartQueued", decodeStartQueued, (m) =>
@@ -79,6 +79,7 @@ const kinds: Record<number, Kind> = {
       payloadText(m.input),
       m.deadlineMs > 0 && `within ${formatDuration(m.deadlineMs)}`,
       m.budgetMs > 0 && `waits at most ${formatDuration(m.budgetMs)}`,
+      m.startedBy !== undefined && `by ${starterText(m.startedBy)}`,
     ),
   ),
   [EventKind.startExpired]: kind(
@@ -139,6 +140,7 @@ const kinds: Record<number, Kind> = {
     words(`#${m.op}`, m.failure === undefined ? payloadText(m.result) : failureText(m.failure), `from ${runText(m.from)}`),
   ),
   [EventKind.resultWaitCancelled]: kind("ResultWaitCancelled", decodeResultWaitCancelled, (m) => `#${m.op} of ${m.to}`),
+  ...childKinds,
   [EventKind.bundleDeployed]: kind("BundleDeployed", decodeBundleDeployed, (m) =>
     words(m.types.join(", "), `version ${m.version}`, shortHash(m.bundle)),
   ),
@@ -154,9 +156,6 @@ export function expiredText({ run, policy, policyVersion, policyIdentity, retent
   );
   return `${runs}; namespace ${policy} keeps histories ${formatDuration(retentionMs)} (version ${policyVersion}, set by ${whoText(policyIdentity)})`;
 }
-
-/** A run's partition as its address. */
-const runText = (partition: string) => partition.replace(/^run\//, "");
 
 export const kindName = (number: number): string => kinds[number]?.name ?? `kind ${number}`;
 
@@ -179,42 +178,6 @@ export function whoText(identity: Identity | undefined): string {
   if (identity.issuer === "core") return `core after ${identity.causeSeq}`;
   const from = identity.issuer === "" || identity.issuer === "local" ? "" : `@${identity.issuer}`;
   return `${identity.subject}${from}${identity.verified ? "" : " (unverified)"}`;
-}
-
-/** Time as `2026-02-03T04:05:06.789Z`. */
-export const timeText = (ms: number): string => {
-  const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString();
-};
-
-export const shortHash = (hash: Uint8Array): string => toHex(hash.subarray(0, 6));
-
-/** A payload in one line: its JSON text where it is text, its size else. */
-export function payloadText(payload: Payload | undefined): string {
-  if (payload === undefined) return "";
-  if (payload.ref !== undefined) return `blob ${shortHash(payload.ref.sha256)} of ${payload.ref.size} bytes`;
-  const { length } = payload.data;
-  const shown = text(payload.data.subarray(0, summaryBytesMax + 4));
-  if (length <= summaryBytesMax) return shown ?? `${length} bytes`;
-  return `${(shown ?? "").slice(0, summaryBytesMax).replace(/[\ud800-\udbff]$/, "")}… (${length} bytes)`;
-}
-
-/** Of a payload in a summary: the whole of it is in the event. */
-const summaryBytesMax = 200;
-
-function text(bytes: Uint8Array): string | undefined {
-  try {
-    // As a stream: a character that the cut divides is no fault.
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true });
-  } catch {
-    return undefined;
-  }
-}
-
-export function failureText(failure: Failure | undefined): string {
-  if (failure === undefined) return "unknown failure";
-  const own = failure.type === "" ? failure.message : `${failure.type}: ${failure.message}`;
-  return failure.cause === undefined ? own : `${own}, caused by ${failureText(failure.cause)}`;
 }
 
 const attemptText = (attempt: number) => attempt > 1 && `attempt ${attempt}`;

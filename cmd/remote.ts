@@ -29,8 +29,8 @@ import {
 } from "#proto";
 import type { ClusterClient } from "#sdk/client";
 import { sha256 } from "./audit/hasher.ts";
+import { failureText } from "./event-text.ts";
 import { type ExitCode, exit } from "./failure.ts";
-import { failureText } from "./history.ts";
 import type { Output } from "./output.ts";
 import { outcomeJson } from "./shapes.ts";
 import { statusWord } from "./status.ts";

@@ -1,7 +1,17 @@
 /** JSON forms of what the server says, for `-o json` and `-o jsonl`: these names are a contract. */
 import { toHex } from "#core/base";
-import { type DescribeReply, type Failure, type Outcome, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
-import { kindName, timeText } from "./history.ts";
+import {
+  type DescribeReply,
+  type Failure,
+  type Outcome,
+  type PendingSummary,
+  type QueuedStart,
+  RunStatus,
+  type RunSummary,
+  type StartedBy,
+} from "#proto";
+import { runText, timeText } from "./event-text.ts";
+import { kindName } from "./history.ts";
 import { statusWord } from "./status.ts";
 
 export function runJson(run: RunSummary) {
@@ -23,6 +33,7 @@ export function pendingJson(pending: PendingSummary) {
     op: pending.op,
     kind: kindName(pending.kind),
     name: pending.name,
+    run: pending.to === "" ? null : pending.to,
     attempt: pending.attempt,
     dueAt: pending.dueMs === 0 ? null : timeText(pending.dueMs),
     waitsFor: pending.waitsFor,
@@ -34,6 +45,10 @@ function queuedJson({ ticket, type, queuedMs, expiresAtMs, signals }: QueuedStar
   return { ticket, type, queuedAt: timeText(queuedMs), expiresAt: expiresAtMs === 0 ? null : timeText(expiresAtMs), signals };
 }
 
+function parentJson({ partition, generation, op }: StartedBy) {
+  return { run: runText(partition), generation, op };
+}
+
 export function describeJson(reply: DescribeReply, outcome: object | null) {
   return {
     ...(reply.summary === undefined ? {} : runJson(reply.summary)),
@@ -41,6 +56,7 @@ export function describeJson(reply: DescribeReply, outcome: object | null) {
     expiredEvents: reply.expiredEnd,
     root: toHex(reply.root),
     lastHash: toHex(reply.lastHash),
+    parent: reply.startedBy === undefined ? null : parentJson(reply.startedBy),
     cancelRequested: reply.cancelRequested,
     deadlineAt: reply.deadlineAtMs === 0 ? null : timeText(reply.deadlineAtMs),
     pending: reply.pending.map(pendingJson),

@@ -1,5 +1,6 @@
 /** What a member hosts: its replicas and placement's, and the road to everybody else's. */
 import { asIndex, asNodeId, type NodeId, type ShardId } from "#core/base";
+import { ClusterDeployments } from "./cluster/deployments.ts";
 import { MailRoad } from "./cluster/mail.ts";
 import { Placement } from "./cluster/placement.ts";
 import { Router } from "./cluster/router.ts";
@@ -87,7 +88,7 @@ export class Hosting {
     this.placement = placement;
     this.hosted = new HostedShards({ log, hasher, checkpoint, timing, replicas: () => this.replicas, placement: this.voter });
     this.router = new Router({ self, shards: this.hosted, net, timing });
-    const mail = new MailRoad({ self, net, router: this.router, shards: this.hosted });
+    const mail = new MailRoad({ self, net, router: this.router, shards: this.hosted, bundles: new ClusterDeployments(placement) });
     this.replicas = new Replicas({
       ...around,
       checkpoint,

@@ -3,10 +3,12 @@
  *
  * Usage: bun scripts/bench-core.ts [RUNS]
  */
-import { asRequestId, asSessionId, type Effect, type LogWriter } from "#core/base";
+import { asRequestId, asSessionId, type Effect, type LogWriter, noBytes } from "#core/base";
 import type { Input } from "#core/shard";
-import { ActivatedStatus, CommandKind, Writer } from "#proto";
+import { ActivatedStatus, CommandKind, decodeCommand, fromBytes, Writer } from "#proto";
 import { joining, lead, makeShard, soleShard } from "../tests/shard-maker.ts";
+
+const blank = fromBytes(decodeCommand, noBytes);
 
 class BufferLog implements LogWriter {
   readonly writer = new Writer(8 << 20);
@@ -58,9 +60,7 @@ function runOne(i: number): void {
     const activate = effects.find((e) => e.kind === "activate");
     if (activate?.kind !== "activate") throw new Error("no activation");
     const command =
-      op <= steps
-        ? { kind: CommandKind.activity, op, name: "echo", payload, options: undefined, durationMs: 0, failure: undefined, to: "" }
-        : { kind: CommandKind.complete, op: 0, name: "", payload, options: undefined, durationMs: 0, failure: undefined, to: "" };
+      op <= steps ? { ...blank, kind: CommandKind.activity, op, name: "echo", payload } : { ...blank, kind: CommandKind.complete, payload };
     effects = step({
       kind: "activated",
       nowMs,

@@ -2,7 +2,8 @@
 import { toHex } from "#core/base";
 import type { Check } from "#core/merkle";
 import type { Identity } from "#proto";
-import { expiredText, timeText, whoText } from "../history.ts";
+import { timeText } from "../event-text.ts";
+import { expiredText, whoText } from "../history.ts";
 import type { Output } from "../output.ts";
 import { statusWord } from "../status.ts";
 import type { Column } from "../table.ts";

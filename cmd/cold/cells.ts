@@ -1,6 +1,6 @@
 /** Values of a result as texts: for a table or CSV, and as JSON. */
 import type { DuckDBType, DuckDBValue, DuckDBValueConverter, Json } from "@duckdb/node-api";
-import { timeText } from "../history.ts";
+import { timeText } from "../event-text.ts";
 import type { DuckDB } from "./duckdb.ts";
 
 export interface Cell {

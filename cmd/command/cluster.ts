@@ -3,8 +3,9 @@ import { type ClusterMember, type ClusterStatus, MemberState, NodePhase, type Re
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, parseCount } from "../context.ts";
 import { formatDuration } from "../duration.ts";
+import { timeText } from "../event-text.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
-import { timeText, whoText } from "../history.ts";
+import { whoText } from "../history.ts";
 import type { Listing, Output } from "../output.ts";
 import { allPages } from "../pages.ts";
 import type { Remote } from "../remote.ts";

@@ -2,8 +2,9 @@
 import type { ClusterEntry } from "#proto";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, parseCount } from "../context.ts";
+import { timeText } from "../event-text.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
-import { timeText, whoText } from "../history.ts";
+import { whoText } from "../history.ts";
 import { readInput } from "../input.ts";
 import type { Listing } from "../output.ts";
 import { allPages } from "../pages.ts";

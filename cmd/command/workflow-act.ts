@@ -7,8 +7,8 @@
 import { fromHex, toHex } from "#core/base";
 import { withRemote } from "../connect.ts";
 import { type Context, orInterrupted } from "../context.ts";
+import { shortHash } from "../event-text.ts";
 import { type ExitCode, exit, exitCodeOf, UsageError } from "../failure.ts";
-import { shortHash } from "../history.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
 import { filteredRuns, isByFilter, namedRuns, type SelectionOptions, type Verb, verbs } from "./run-selection.ts";

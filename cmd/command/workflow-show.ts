@@ -2,11 +2,13 @@
 
 import { addressText, HopError, type RunId, toHex } from "#core/base";
 import { type DescribeReply, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
+import { starterText } from "../child-events.ts";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, runAddress, runId } from "../context.ts";
 import { formatDuration } from "../duration.ts";
+import { shortHash, timeText } from "../event-text.ts";
 import { type ExitCode, exit, reasonOf } from "../failure.ts";
-import { kindName, shortHash, timeText } from "../history.ts";
+import { kindName } from "../history.ts";
 import type { Output } from "../output.ts";
 import { outcomeText, payloadBytes, type Remote } from "../remote.ts";
 import { describeJson, outcomeJson } from "../shapes.ts";
@@ -66,6 +68,7 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, known: Know
   field("run", visible(run.run));
   if (run.generation > 0) field("generation", String(run.generation));
   field("type", visible(run.type));
+  if (reply.startedBy !== undefined) field("parent", visible(starterText(reply.startedBy)));
   field("status", paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""));
   field("note", visibleLines(run.note));
   if (run.startedMs > 0) field("started", timeText(run.startedMs));

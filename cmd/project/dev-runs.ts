@@ -5,7 +5,7 @@
  * Runs that failed before it began are not said.
  */
 import { RunStatus, type RunSummary } from "#proto";
-import { failureText } from "../history.ts";
+import { failureText } from "../event-text.ts";
 import type { Output } from "../output.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";

@@ -1,13 +1,14 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
 import { applyRetried, applyScheduled } from "./activity.ts";
-import { applyClosed, applyResumed } from "./close.ts";
+import { applyToChild, closeChildren } from "./child.ts";
+import { applyCancelRequested, applyClosed, applyResumed } from "./close.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
 import { applyPaused, applyUnpaused } from "./pause.ts";
 import { applyToQueue } from "./queue.ts";
-import { applyResultAwaited, applyResultReceived, applySignalSent, applyWaitCancelled, cancelWaits } from "./remote.ts";
+import { applyToRemote, cancelWaits } from "./remote.ts";
 import { applySignalAwaited, applySignalReceived } from "./signal.ts";
 import { applyStarted } from "./start.ts";
 import { isLive, type Run } from "./state.ts";
@@ -45,6 +46,8 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
     case Kind.signalWaitCancelled:
     case Kind.signalSettled:
     case Kind.signalSendCancelled:
+    case Kind.cancelSettled:
+    case Kind.cancelSendCancelled:
       run.pending.delete(event.body.op);
       break;
     case Kind.timerStarted:
@@ -57,16 +60,16 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       applySignalAwaited(run, event.body, at);
       break;
     case Kind.signalSent:
-      applySignalSent(run, event.body, at);
-      break;
     case Kind.resultAwaited:
-      applyResultAwaited(run, event.body, at);
-      break;
     case Kind.resultReceived:
-      applyResultReceived(run, event.body);
-      break;
     case Kind.resultWaitCancelled:
-      applyWaitCancelled(run, event.body);
+      applyToRemote(run, event, at);
+      break;
+    case Kind.childSpawned:
+    case Kind.childStarted:
+    case Kind.childEnded:
+    case Kind.cancelSent:
+      applyToChild(run, event, at);
       break;
     case Kind.cancelRequested:
     case Kind.runBlocked:
@@ -80,6 +83,7 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       break;
     default:
       cancelWaits(run);
+      closeChildren(run, event.kind);
       applyClosed(run, event, at.timeMs);
       tellAwaiters(run);
   }
@@ -95,8 +99,7 @@ type Steered = Extract<
 function applySteered(run: Run, event: Steered): void {
   switch (event.kind) {
     case Kind.cancelRequested:
-      run.cancelRequested = true;
-      run.note = event.body.reason;
+      applyCancelRequested(run, event.body);
       break;
     case Kind.runBlocked:
       run.status = RunStatus.blocked;

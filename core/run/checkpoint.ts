@@ -1,6 +1,6 @@
 /** A run's state to and from the bytes that a checkpoint keeps. */
 import type { Partition, RunId } from "#core/base";
-import type { RunState, RunStateInit, RunStatus } from "#proto";
+import { MessageKind, type RunState, type RunStateInit, type RunStatus } from "#proto";
 import { loadAwaiters } from "./inbox.ts";
 import { emptyRun, type Operation, type Run } from "./state.ts";
 
@@ -20,6 +20,7 @@ export function saveRun(run: Run): RunStateInit {
     closedMs: run.closedMs,
     usedKeys: run.usedKeys,
     ticket: run.ticket,
+    startedBy: run.startedBy,
     queue: run.queue,
     ending: run.endings,
     cancelRequested: run.cancelRequested,
@@ -54,6 +55,7 @@ function saveMessages(run: Run): RunStateInit {
 function loadMessages(saved: RunState): Partial<Run> {
   const pairs = saved.outbox.map(({ receiver, next, message }) => ({ receiver: receiver as Partition, next, messages: message }));
   const told = pairs.flatMap(({ messages }) => messages);
+  const results = told.filter(({ kind }) => kind === MessageKind.result);
   return {
     outbox: new Map(pairs.filter((p) => p.messages.length > 0).map(({ receiver, next, messages }) => [receiver, { next, messages }])),
     settledTo: new Map(pairs.filter((p) => p.messages.length === 0).map(({ receiver, next }) => [receiver, next])),
@@ -63,7 +65,7 @@ function loadMessages(saved: RunState): Partial<Run> {
     inbox: new Map(saved.inbox.map(({ sender, taken, refusal }) => [sender as Partition, { taken, refused: refusal }])),
     awaiters: loadAwaiters(saved.awaiter),
     owed: new Map(
-      saved.owed.map((result) => [result.generation, { result, count: told.filter((m) => m.of === result.generation).length }]),
+      saved.owed.map((result) => [result.generation, { result, count: results.filter((m) => m.of === result.generation).length }]),
     ),
   };
 }
@@ -83,6 +85,7 @@ export function loadRun(run: RunId, saved: RunState): Run {
     closedMs: saved.closedMs,
     usedKeys: saved.usedKeys.map((used) => ({ ...used, inputHash: used.inputHash.slice() })),
     ticket: saved.ticket,
+    startedBy: saved.startedBy,
     queue: saved.queue,
     endings: saved.ending,
     cancelRequested: saved.cancelRequested,

@@ -1,8 +1,9 @@
 /** Ends of a run, asked for from outside or by its own code: each generation has exactly one. */
-import type { Rejection } from "#core/base";
-import { EventKind, type Outcome, type RunResumed, type RunStatus, RunStatus as Status } from "#proto";
+import type { Partition, Rejection } from "#core/base";
+import { type CancelRequested, EventKind, type Outcome, type RunResumed, type RunStatus, RunStatus as Status } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
+import { markTaken } from "./sender.ts";
 import { isClosed, kept, type Run } from "./state.ts";
 
 /** Why a command that needs a live run is refused, or undefined. */
@@ -12,14 +13,28 @@ export function refuseUnlessLive(run: Run, verb: string): Rejection | undefined 
   return undefined;
 }
 
-export function decideCancel(run: Run, reason: string): RunEvent | "already" | Rejection {
-  const refusal = refuseUnlessLive(run, "cancel");
-  if (refusal !== undefined) return refusal;
-  return run.cancelRequested ? "already" : { kind: EventKind.cancelRequested, body: { reason } };
+/** Which message of another partition asks; left out: a client does. */
+export interface Asker {
+  readonly from: string;
+  readonly number: number;
 }
 
-export function decideTerminate(run: Run, reason: string): RunEvent | Rejection {
-  return refuseUnlessLive(run, "terminate") ?? { kind: EventKind.runTerminated, body: { reason } };
+export const noAsker: Asker = { from: "", number: 0 };
+
+export function decideCancel(run: Run, reason: string, asker = noAsker): RunEvent | "already" | Rejection {
+  const refusal = refuseUnlessLive(run, "cancel");
+  if (refusal !== undefined) return refusal;
+  return run.cancelRequested ? "already" : { kind: EventKind.cancelRequested, body: { reason, ...asker } };
+}
+
+export function decideTerminate(run: Run, reason: string, asker = noAsker): RunEvent | Rejection {
+  return refuseUnlessLive(run, "terminate") ?? { kind: EventKind.runTerminated, body: { reason, ...asker } };
+}
+
+export function applyCancelRequested(run: Run, { reason, from, number }: CancelRequested): void {
+  if (number > 0) markTaken(run, from as Partition, number);
+  run.cancelRequested = true;
+  run.note = reason;
 }
 
 /** Lets a blocked run go on under `bundle`; empty = the one it has. */
@@ -46,15 +61,19 @@ const endStatus: Readonly<Record<number, RunStatus>> = {
   [EventKind.runTimedOut]: Status.timedOut,
 };
 
+/** The status of a run whose last event is of that kind. */
+export const statusAfter = (kind: number): RunStatus => endStatus[kind] ?? Status.failed;
+
 /** Whether the event is a generation's last. */
 export const isTerminal = (kind: number) => endStatus[kind] !== undefined;
 
 export function applyClosed(run: Run, event: RunEvent, timeMs: number): void {
-  run.status = endStatus[event.kind] ?? Status.failed;
+  run.status = statusAfter(event.kind);
   run.closedMs = timeMs;
   run.pending.clear();
   run.unclaimed.clear();
   run.note = "";
+  if (event.kind === EventKind.runTerminated && event.body.number > 0) markTaken(run, event.body.from as Partition, event.body.number);
   if (event.kind === EventKind.runCompleted) run.result = kept(event.body.result);
   else if (event.kind === EventKind.runFailed) run.failure = event.body.failure;
   else if (event.kind === EventKind.runCancelled || event.kind === EventKind.runTerminated) run.note = event.body.reason;

@@ -6,8 +6,8 @@
  */
 import { limits, type Partition, runPartition } from "#core/base";
 import { EventKind, type Message, MessageKind } from "#proto";
-import { waiterKey } from "./inbox.ts";
-import { nextNumber, settledThrough } from "./outbox.ts";
+import { knowsStart } from "./child.ts";
+import { nextNumber, settledThrough, waiterKey } from "./outbox.ts";
 import { isLive, type Operation, type Run } from "./state.ts";
 
 export interface Difference {
@@ -19,7 +19,7 @@ export interface Difference {
   readonly taken: number;
   /** Whether something is missing can't be told: one of the two forgot the other one long ago, or did not meet it yet. */
   readonly isUnsure: boolean;
-  /** Waits of the sender for the receiver's result that the receiver has not, and has not answered. */
+  /** Waits of the sender for the receiver's result, those for children among them, that the receiver has not, and has not answered. */
   readonly unanswered: readonly Operation[];
 }
 
@@ -48,11 +48,13 @@ function unansweredOf(sender: Run, receiver: Run, taken: number): Operation[] {
   const asked = sender.outbox.get(to)?.messages ?? [];
   const refused = receiver.inbox.get(from)?.refused ?? [];
   return [...sender.pending.values()].filter((o) => {
-    if (o.kind !== EventKind.resultAwaited || o.to !== receiver.run) return false;
+    const isChild = o.kind === EventKind.childSpawned;
+    if ((!isChild && o.kind !== EventKind.resultAwaited) || o.to !== receiver.run) return false;
     const isOf = (kind: MessageKind) => (m: Message) => m.kind === kind && m.op === o.op && m.generation === generation;
-    const ask = asked.find(isOf(MessageKind.wait));
+    const ask = asked.find(isOf(isChild ? MessageKind.start : MessageKind.wait));
     const willBeTaken = ask !== undefined && (ask.number > taken || refused.some(({ number }) => number === ask.number));
-    const isKnown = receiver.awaiters.has(waiterKey({ partition: from, generation, op: o.op }));
+    const isQueued = isChild && receiver.queue.some(({ startedBy }) => knowsStart(startedBy, from, { generation, op: o.op }));
+    const isKnown = isQueued || receiver.awaiters.has(waiterKey({ partition: from, generation, op: o.op }));
     return !willBeTaken && !isKnown && !answers.some(isOf(MessageKind.result));
   });
 }
@@ -65,6 +67,8 @@ function unread(sender: Run, to: Partition, taken: number): Message[] {
 /** Partitions that the run has sent something to, or taken something of, as far as it remembers them. */
 export function acquaintances(run: Run): { readonly receivers: Set<Partition>; readonly senders: Iterable<Partition> } {
   const receivers = new Set([...run.outbox.keys(), ...run.settledTo.keys()]);
-  for (const o of run.pending.values()) if (o.kind === EventKind.resultAwaited) receivers.add(runPartition(o.to as Run["run"]));
+  for (const o of run.pending.values()) {
+    if (o.kind === EventKind.resultAwaited || o.kind === EventKind.childSpawned) receivers.add(runPartition(o.to as Run["run"]));
+  }
   return { receivers, senders: run.inbox.keys() };
 }

@@ -17,6 +17,9 @@ export function isForGuest(kind: number): boolean {
     kind === EventKind.activityFailed ||
     kind === EventKind.signalSettled ||
     kind === EventKind.resultReceived ||
+    kind === EventKind.childStarted ||
+    kind === EventKind.childEnded ||
+    kind === EventKind.cancelSettled ||
     kind === EventKind.runStarted ||
     kind === EventKind.cancelRequested
   );

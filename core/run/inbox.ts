@@ -7,15 +7,16 @@
  * too, with a refusal that is remembered until the sender has recorded it: whatever is lost on the
  * way, the sender is told the same each time.
  */
-import { limits, type Partition, type Reason, type Rejection, runOf } from "#core/base";
-import { EventKind, type Failure, type InboxForgotten, type InboxTaken, type Message, MessageKind, type ResultReceived } from "#proto";
+import { limits, type Partition, type Reason, runOf } from "#core/base";
+import { EventKind, type InboxForgotten, type InboxTaken, type Message, MessageKind, type ResultReceived } from "#proto";
+import { meantBy } from "./child.ts";
 import { outcomeOf } from "./close.ts";
 import type { RunEvent } from "./event.ts";
-import { failureOf } from "./failure.ts";
-import { owe, type ResultWaiter } from "./outbox.ts";
+import { enqueue, owe, type ResultWaiter, waiterKey } from "./outbox.ts";
+import { decideHeldSignal } from "./queue.ts";
 import { markTaken } from "./sender.ts";
 import { decideSignal } from "./signal.ts";
-import { isClosed, isLive, type Run } from "./state.ts";
+import { isClosed, isLive, type Operation, type Run } from "./state.ts";
 
 /** Taken without an event: with a refusal, or with an effect that the run is not told of. */
 export interface Taken {
@@ -33,13 +34,19 @@ export function decideTake(run: Run, from: Partition, message: Message): RunEven
       return { refusal: undefined };
     case MessageKind.result:
       return takeResult(run, from, message);
+    case MessageKind.started:
+      return takeStarted(run, from, message);
     default:
       return undefined;
   }
 }
 
-function takeSignal(run: Run, from: Partition, { name, payload, number }: Message): RunEvent | Taken {
-  const decision = decideSignal(run, { name, payload, id: "", from, number });
+function takeSignal(run: Run, from: Partition, message: Message): RunEvent | Taken {
+  const { name, payload, number } = message;
+  const meant = meantBy(run, from, message);
+  if (meant === undefined) return { refusal: "RUN_CLOSED" };
+  const signal = { name, payload, id: "", from, number };
+  const decision = meant === "newest" ? decideSignal(run, signal) : decideHeldSignal(run, meant, signal);
   // Without an id there are no duplicates.
   if (decision === "duplicate") return { refusal: undefined };
   return "reject" in decision ? { refusal: decision.reject } : decision;
@@ -52,15 +59,24 @@ export function refuseWait(run: Run): Reason | undefined {
 
 function takeResult(run: Run, from: Partition, message: Message): RunEvent | Taken {
   const { op, number, of, status, payload, failure } = message;
-  const o = run.pending.get(op);
-  const waits = isLive(run) && run.generation === message.generation && o?.kind === EventKind.resultAwaited && o.to === runOf(from);
-  // The wait was withdrawn, or its run has ended: nobody wants it.
-  if (!waits) return { refusal: undefined };
+  const o = waiting(run, from, message);
   const body: ResultReceived = { op, from, number, generation: of, status, result: payload, failure };
-  return { kind: EventKind.resultReceived, body };
+  if (o?.kind === EventKind.resultAwaited) return { kind: EventKind.resultReceived, body };
+  if (o?.kind === EventKind.childSpawned) return { kind: EventKind.childEnded, body };
+  return { refusal: undefined };
 }
 
-export const waiterKey = (waiter: ResultWaiter) => `${waiter.partition}#${waiter.generation}.${waiter.op}`;
+function takeStarted(run: Run, from: Partition, message: Message): RunEvent | Taken {
+  const { op, number, of: generation, ticket, attached } = message;
+  if (waiting(run, from, message)?.kind !== EventKind.childSpawned) return { refusal: undefined };
+  return { kind: EventKind.childStarted, body: { op, from, number, generation, ticket, attached, failure: undefined } };
+}
+
+/** The operation that a message answers; undefined where it was withdrawn, or its run has ended: nobody wants it. */
+function waiting(run: Run, from: Partition, { op, generation }: Message): Operation | undefined {
+  const o = run.pending.get(op);
+  return isLive(run) && run.generation === generation && o?.to === runOf(from) ? o : undefined;
+}
 
 export function applyTaken(run: Run, fact: InboxTaken): void {
   const from = fact.sender as Partition;
@@ -73,8 +89,19 @@ export function applyTaken(run: Run, fact: InboxTaken): void {
   }
   const waiter: ResultWaiter = { partition: from, generation: fact.generation, op: fact.op };
   if (fact.kind === MessageKind.waitCancelled) run.awaiters.delete(waiterKey(waiter));
-  else if (fact.kind !== MessageKind.wait) return;
-  else if (isClosed(run)) owe(run, waiter, owedResult(run));
+  else if (fact.kind === MessageKind.start) attach(run, waiter, fact.of);
+  else if (fact.kind === MessageKind.wait) awaitEnd(run, waiter);
+}
+
+/** A start found this generation, and waits for its end. */
+function attach(run: Run, waiter: ResultWaiter, of: number): void {
+  const { partition, generation, op } = waiter;
+  enqueue(run, partition, { kind: MessageKind.started, op, generation, of, attached: true });
+  awaitEnd(run, waiter);
+}
+
+function awaitEnd(run: Run, waiter: ResultWaiter): void {
+  if (isClosed(run)) owe(run, waiter, owedResult(run));
   else run.awaiters.set(waiterKey(waiter), waiter);
 }
 
@@ -99,16 +126,3 @@ function owedResult(run: Run) {
 export function loadAwaiters(awaiters: readonly { partition: string; generation: number; op: number }[]): Run["awaiters"] {
   return new Map(awaiters.map((one) => [waiterKey(one as ResultWaiter), one as ResultWaiter]));
 }
-
-/** What the code of the run that sent the message is told of its refusal. */
-export function refusalFailure(kind: MessageKind, to: string, reason: string): Failure {
-  const verb = kind === MessageKind.signal ? "signal" : "wait for";
-  const [type, why] = refusalTexts[reason] ?? [reason, `it was refused: ${reason}`];
-  return failureOf(type, `Cannot ${verb} ${to}: ${why}`, { nonRetryable: true });
-}
-
-const refusalTexts: Partial<Record<string, readonly [string, string]>> = {
-  RUN_NOT_FOUND: ["RunNotFoundError", "there is no such run"],
-  RUN_CLOSED: ["RunClosedError", "it has ended"],
-  BUFFER_FULL: ["LimitError", `${limits.awaitersMax} operations wait for it, and no more may`],
-} satisfies Partial<Record<Rejection["reject"], readonly [string, string]>>;

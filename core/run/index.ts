@@ -3,14 +3,16 @@ export { type Claim, claimed, decideCompleted, decideFailed, decideSchedule, typ
 export { applyEvent, type EventPlace } from "./apply.ts";
 export { type BlobRef, blobsOf } from "./blob-refs.ts";
 export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
-export { decideCancel, decideResume, decideTerminate, isTerminal, outcomeOf, refuseUnlessLive } from "./close.ts";
+export { decideSendCancel, decideSpawn, knowsStart, type SpawnRequest } from "./child.ts";
+export { decideCancel, decideResume, decideTerminate, isTerminal, noAsker, outcomeOf, refuseUnlessLive } from "./close.ts";
 export { acquaintances, type Difference, differenceOf } from "./difference.ts";
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
 export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
 export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
-export { applySettled, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
+export { decideEnd, isOrder, startOf } from "./order.ts";
+export { applySettled, blankMessage, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
 export { decidePause, decideUnpause, isPaused } from "./pause.ts";
 export {
   decideExpired,

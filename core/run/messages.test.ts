@@ -1,13 +1,14 @@
 /** What runs tell each other, folded: numbers, refusals, results, and what is kept of them. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { limits, type Partition, type RunId, runPartition } from "#core/base";
+import { limits, noBytes, type Partition, type RunId, runPartition } from "#core/base";
 import {
   applyEvent,
   applyForgotten,
   applySettled,
   applyTaken,
   attentionMs,
+  blankMessage,
   decideAwaitResult,
   decideSendSignal,
   decideSettled,
@@ -16,6 +17,7 @@ import {
   emptyRun,
   loadRun,
   nextNumber,
+  noAsker,
   outgoing,
   type Run,
   type RunEvent,
@@ -23,6 +25,7 @@ import {
   settledThrough,
 } from "#core/run";
 import {
+  decodeRunStarted,
   decodeRunState,
   encodeRunState,
   fromBytes,
@@ -56,7 +59,7 @@ class Bench {
     const generation = this.run.generation + 1;
     this.add({
       kind: Kind.runStarted,
-      body: { generation, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7, ticket: 0 },
+      body: { ...fromBytes(decodeRunStarted, noBytes), generation, type: "order", bundle, seed: 7 },
     });
   }
 
@@ -66,7 +69,7 @@ class Bench {
 
   send(to: string, name: string): number {
     const op = this.run.nextOp;
-    this.add(decideSendSignal(this.run, { op, to: `shop:${to}`, name, payload: text(name) }));
+    this.add(decideSendSignal(this.run, { op, to: `shop:${to}`, name, payload: text(name), child: 0 }));
     return op;
   }
 
@@ -106,18 +109,15 @@ const taken = (from: string, message: Message, refusal?: string): InboxTaken => 
   kind: message.kind,
   op: message.op,
   generation: message.generation,
+  of: 0,
 });
 
 const message = (number: number, kind: MessageKind, part: Partial<Message> = {}): Message => ({
+  ...blankMessage,
   number,
   kind,
   op: 1,
   generation: 1,
-  name: "",
-  payload: undefined,
-  of: 0,
-  status: 0,
-  failure: undefined,
   ...part,
 });
 
@@ -219,7 +219,7 @@ test("a run's end is told to all who wait for it, and kept once until they have 
 
 test("whoever waits for a run that has ended is told at once", () => {
   const b = new Bench("b");
-  b.add({ kind: Kind.runTerminated, body: { reason: "wrong" } });
+  b.add({ kind: Kind.runTerminated, body: { reason: "wrong", ...noAsker } });
   expect(b.take("a", message(1, MessageKind.wait, { op: 3, generation: 2 }))).toBe("fact");
   expect(mail(b, "a")[0]).toMatchObject({
     op: 3,

@@ -11,8 +11,8 @@
  * that is met again later begins at `numberFloor`, above every number that was dropped: numbers
  * between two partitions only grow, and an envelope says which of them are settled.
  */
-import { limits, type Partition } from "#core/base";
-import { type Message, MessageKind, type OutboxSettled, type OwedResult } from "#proto";
+import { limits, noBytes, type Partition, type RunId, runPartition } from "#core/base";
+import { decodeMessage, fromBytes, type Message, MessageKind, type OutboxSettled, type OwedResult } from "#proto";
 import type { Run } from "./state.ts";
 
 /** Messages that were not settled, in order; there is at least one. */
@@ -27,6 +27,9 @@ export interface Owed {
   count: number;
 }
 
+/** Of a run by its address, `namespace:instance`. */
+export const partitionOf = (address: string): Partition => runPartition(address as RunId);
+
 /** Number that the next message to `to` has. */
 export function nextNumber(run: Run, to: Partition): number {
   return run.outbox.get(to)?.next ?? run.settledTo.get(to) ?? run.numberFloor;
@@ -37,10 +40,13 @@ export function settledThrough(run: Run, to: Partition): number {
   return (run.outbox.get(to)?.messages[0]?.number ?? nextNumber(run, to)) - 1;
 }
 
+/** A message that says nothing. */
+export const blankMessage: Message = fromBytes(decodeMessage, noBytes);
+
 export function enqueue(run: Run, to: Partition, message: Pick<Message, "kind" | "op" | "generation"> & Partial<Message>): void {
   const number = nextNumber(run, to);
   const pair = run.outbox.get(to) ?? { next: number, messages: [] };
-  pair.messages.push({ name: "", payload: undefined, of: 0, status: 0, failure: undefined, ...message, number });
+  pair.messages.push({ ...blankMessage, ...message, number });
   pair.next = number + 1;
   run.settledTo.delete(to);
   run.outbox.set(to, pair);
@@ -54,6 +60,8 @@ export interface ResultWaiter {
   readonly generation: number;
   readonly op: number;
 }
+
+export const waiterKey = (waiter: ResultWaiter) => `${waiter.partition}#${waiter.generation}.${waiter.op}`;
 
 /** Owes a waiter how the generation ended. What is said is kept once, however many are told. */
 export function owe(run: Run, to: ResultWaiter, result: OwedResult): void {

@@ -8,7 +8,7 @@
  * Where another run follows at once, whoever asks a little later for the one before would never
  * be told: how the last of those ended is kept, with starts that left the queue without a run.
  */
-import { limits, type Rejection } from "#core/base";
+import { limits, type Partition, type Rejection } from "#core/base";
 import {
   type Contender,
   type Ending,
@@ -21,9 +21,11 @@ import {
   type StartQueued,
   type SupersedeRequested,
 } from "#proto";
-import { outcomeOf } from "./close.ts";
+import { tellLeft, tellStarter } from "./child.ts";
+import { type Asker, noAsker, outcomeOf } from "./close.ts";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
+import { markTaken } from "./sender.ts";
 import { rememberSignal, type SignalRequest } from "./signal.ts";
 import { kept, type Run } from "./state.ts";
 
@@ -92,20 +94,24 @@ export function decideExpired({ ticket, queuedMs, expiresAtMs }: Contender): Run
   return { kind: EventKind.startExpired, body: { ticket, budgetMs: expiresAtMs - queuedMs } };
 }
 
-export function decideStartCancelled({ ticket }: Contender, reason: string): RunEvent {
-  return { kind: EventKind.startCancelled, body: { ticket, reason } };
+export function decideStartCancelled({ ticket }: Contender, reason: string, asker = noAsker): RunEvent {
+  return { kind: EventKind.startCancelled, body: { ticket, reason, ...asker } };
 }
 
 /** A signal for a start that waits. */
-export function decideHeldSignal(run: Run, { ticket, signal }: Contender, held: SignalRequest): RunEvent | "duplicate" | Rejection {
-  const { name, payload, id } = held;
+export function decideHeldSignal(
+  run: Run,
+  { ticket, signal }: Contender,
+  held: SignalRequest & Partial<Asker>,
+): RunEvent | "duplicate" | Rejection {
+  const { name, payload, id, from = "", number = 0 } = held;
   if (id !== "" && run.signalIds.includes(id)) return "duplicate";
   const doing = `signal ${startText(run, { ticket, generation: 0 })}`;
   if (signal.length >= limits.heldSignalsMax) {
     const message = `Cannot ${doing}: ${signal.length} signals wait with it, at most ${limits.heldSignalsMax} may`;
     return { reject: "BUFFER_FULL", message, retryAfterMs: 1000 };
   }
-  return refuseBytes(run, doing, payload) ?? { kind: EventKind.signalQueued, body: { ticket, name, payload, id } };
+  return refuseBytes(run, doing, payload) ?? { kind: EventKind.signalQueued, body: { ticket, name, payload, id, from, number } };
 }
 
 type QueueKind = "startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued";
@@ -128,7 +134,7 @@ export function applyToQueue(run: Run, event: QueueEvent, at: { seq: number; tim
 }
 
 function applyQueued(run: Run, body: StartQueued, at: { seq: number; timeMs: number }, inputHash: Uint8Array): void {
-  const { type, bundle, input, deadlineMs, idempotencyKey, budgetMs } = body;
+  const { type, bundle, input, deadlineMs, idempotencyKey, budgetMs, startedBy } = body;
   run.queue.push({
     ticket: at.seq,
     type,
@@ -140,7 +146,9 @@ function applyQueued(run: Run, body: StartQueued, at: { seq: number; timeMs: num
     queuedMs: at.timeMs,
     expiresAtMs: budgetMs > 0 ? at.timeMs + budgetMs : 0,
     signal: [],
+    startedBy,
   });
+  tellStarter(run, { startedBy, ticket: at.seq, isQueued: true });
 }
 
 /** The start goes before all others that wait. */
@@ -149,7 +157,8 @@ function applySupersede(run: Run, { ticket }: SupersedeRequested): void {
   if (first !== undefined) run.queue.unshift(first);
 }
 
-function applySignalQueued(run: Run, { ticket, name, payload, id }: SignalQueued, seq: number): void {
+function applySignalQueued(run: Run, { ticket, name, payload, id, from, number }: SignalQueued, seq: number): void {
+  if (number > 0) markTaken(run, from as Partition, number);
   rememberSignal(run, id);
   run.queue.find((one) => one.ticket === ticket)?.signal.push({ seq, name, payload: kept(payload), id });
 }
@@ -159,7 +168,8 @@ function applyExpired(run: Run, { ticket, budgetMs }: StartExpired): void {
   leave(run, ticket, RunStatus.timedOut, failureOf("BudgetExpiredError", message, { nonRetryable: true }));
 }
 
-function applyCancelled(run: Run, { ticket, reason }: StartCancelled): void {
+function applyCancelled(run: Run, { ticket, reason, from, number }: StartCancelled): void {
+  if (number > 0) markTaken(run, from as Partition, number);
   const message = `Start ${ticket} of ${run.run} was cancelled in the queue${reason === "" ? "" : `: ${reason}`}`;
   leave(run, ticket, RunStatus.cancelled, failureOf("CancelledError", message, { nonRetryable: true }));
 }
@@ -168,7 +178,9 @@ function leave(run: Run, ticket: number, status: RunStatus, failure: Outcome["fa
   const contender = takeOut(run, ticket);
   if (contender === undefined) return;
   useKey(run, contender, 0);
-  keepEnding(run, { ticket, generation: 0, outcome: { status, result: undefined, failure } });
+  const outcome = { status, result: undefined, failure };
+  keepEnding(run, { ticket, generation: 0, outcome });
+  tellLeft(run, contender, outcome);
 }
 
 /** The start waits no more. */

@@ -1,5 +1,5 @@
 /** Operations on other runs: signals sent to them, waits for their results. */
-import { type Partition, type RunId, runPartition } from "#core/base";
+import type { Partition } from "#core/base";
 import {
   EventKind,
   type Failure,
@@ -11,13 +11,12 @@ import {
   type ResultWaitCancelled,
   type SignalSent,
 } from "#proto";
+import { childLost, startRefused } from "./child.ts";
 import type { RunEvent } from "./event.ts";
-import { refusalFailure } from "./inbox.ts";
-import { enqueue, nextNumber } from "./outbox.ts";
+import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
+import { refusalFailure } from "./refusal.ts";
 import { markTaken } from "./sender.ts";
 import { isLive, kept, type Operation, openOperation, type Run } from "./state.ts";
-
-const partitionOf = (address: string) => runPartition(address as RunId);
 
 export interface SendRequest {
   readonly op: number;
@@ -25,10 +24,12 @@ export interface SendRequest {
   readonly to: string;
   readonly name: string;
   readonly payload: Payload | undefined;
+  /** For the run that this operation spawned; 0 = for the newest of its name. */
+  readonly child: number;
 }
 
-export function decideSendSignal(run: Run, { op, to, name, payload }: SendRequest): RunEvent {
-  return { kind: EventKind.signalSent, body: { op, to, name, payload, number: nextNumber(run, partitionOf(to)) } };
+export function decideSendSignal(run: Run, { op, to, name, payload, child }: SendRequest): RunEvent {
+  return { kind: EventKind.signalSent, body: { op, to, name, payload, child, number: nextNumber(run, partitionOf(to)) } };
 }
 
 export function decideAwaitResult(run: Run, op: number, to: string): RunEvent {
@@ -48,37 +49,57 @@ export function decideSettled(run: Run, to: Partition, message: Message, refusal
   if (message.kind === MessageKind.signal && o.kind === EventKind.signalSent) {
     return { kind: EventKind.signalSettled, body: { op: o.op, failure } };
   }
+  if (message.kind === MessageKind.cancel && o.kind === EventKind.cancelSent)
+    return { kind: EventKind.cancelSettled, body: { op: o.op, failure } };
+  if (message.kind === MessageKind.start && o.kind === EventKind.childSpawned && failure !== undefined) return startRefused(o, to, failure);
   if (message.kind === MessageKind.wait && o.kind === EventKind.resultAwaited && failure !== undefined) return refused(o, to, failure);
   return undefined;
 }
 
 /** A wait that the receiver will not answer: why is told to the run's code. */
 export function decideWaitRefused(o: Operation, to: Partition, refusal: string): RunEvent {
-  return refused(o, to, refusalFailure(MessageKind.wait, o.to, refusal));
+  const failure = refusalFailure(MessageKind.wait, o.to, refusal);
+  return o.kind === EventKind.childSpawned ? childLost(o, to, failure) : refused(o, to, failure);
 }
 
 function refused({ op }: Operation, from: Partition, failure: Failure): RunEvent {
   return { kind: EventKind.resultReceived, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }
 
-export function applySignalSent(run: Run, body: SignalSent, at: { seq: number; timeMs: number }): void {
-  const { op, to, name } = body;
-  openOperation(run, at, { op, kind: EventKind.signalSent, name, to });
-  const { generation } = run;
-  enqueue(run, partitionOf(to), { kind: MessageKind.signal, op, generation, name, payload: kept(body.payload) });
+type RemoteKind = "signalSent" | "resultAwaited" | "resultReceived" | "resultWaitCancelled";
+type RemoteEvent = Extract<RunEvent, { kind: (typeof EventKind)[RemoteKind] }>;
+
+export function applyToRemote(run: Run, event: RemoteEvent, at: { seq: number; timeMs: number }): void {
+  switch (event.kind) {
+    case EventKind.signalSent:
+      return applySignalSent(run, event.body, at);
+    case EventKind.resultAwaited:
+      return applyResultAwaited(run, event.body, at);
+    case EventKind.resultReceived:
+      return applyResultReceived(run, event.body);
+    case EventKind.resultWaitCancelled:
+      return applyWaitCancelled(run, event.body);
+  }
 }
 
-export function applyResultAwaited(run: Run, { op, to }: ResultAwaited, at: { seq: number; timeMs: number }): void {
+function applySignalSent(run: Run, body: SignalSent, at: { seq: number; timeMs: number }): void {
+  const { op, to, name, child } = body;
+  openOperation(run, at, { op, kind: EventKind.signalSent, name, to });
+  const { generation } = run;
+  enqueue(run, partitionOf(to), { kind: MessageKind.signal, op, generation, name, payload: kept(body.payload), child });
+}
+
+function applyResultAwaited(run: Run, { op, to }: ResultAwaited, at: { seq: number; timeMs: number }): void {
   openOperation(run, at, { op, kind: EventKind.resultAwaited, to });
   enqueue(run, partitionOf(to), { kind: MessageKind.wait, op, generation: run.generation });
 }
 
-export function applyResultReceived(run: Run, { op, from, number }: ResultReceived): void {
+function applyResultReceived(run: Run, { op, from, number }: ResultReceived): void {
   run.pending.delete(op);
   if (number > 0) markTaken(run, from as Partition, number);
 }
 
-export function applyWaitCancelled(run: Run, { op, to }: ResultWaitCancelled): void {
+function applyWaitCancelled(run: Run, { op, to }: ResultWaitCancelled): void {
   run.pending.delete(op);
   cancelWait(run, op, to);
 }

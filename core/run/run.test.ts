@@ -28,6 +28,7 @@ import {
   kept,
   loadRun,
   mayBeOffered,
+  noAsker,
   type Operation,
   outcomeOf,
   type Run,
@@ -38,7 +39,9 @@ import {
 } from "#core/run";
 import {
   type ActivityOptions,
+  decodeRunStarted,
   decodeRunState,
+  decodeStartQueued,
   encodeRunState,
   type Failure,
   fromBytes,
@@ -69,11 +72,11 @@ const options = (part: Partial<ActivityOptions> = {}): ActivityOptions => ({
 });
 const started = (part: Partial<Extract<RunEvent, { kind: typeof Kind.runStarted }>["body"]> = {}): RunEvent => ({
   kind: Kind.runStarted,
-  body: { generation: 1, type: "order", bundle, input: undefined, deadlineMs: 0, idempotencyKey: "", seed: 7, ticket: 0, ...part },
+  body: { ...fromBytes(decodeRunStarted, noBytes), generation: 1, type: "order", bundle, seed: 7, ...part },
 });
 const queued = (part: Partial<Extract<RunEvent, { kind: typeof Kind.startQueued }>["body"]> = {}): RunEvent => ({
   kind: Kind.startQueued,
-  body: { type: "order", bundle, input: text("1"), deadlineMs: 0, idempotencyKey: "", budgetMs: 0, ...part },
+  body: { ...fromBytes(decodeStartQueued, noBytes), type: "order", bundle, input: text("1"), ...part },
 });
 const schedule = (op: number, opts?: ActivityOptions) => decideSchedule({ op, name: "charge", input: text("1"), options: opts });
 const received = (name: string, id = "") => ({ name, payload: undefined, id, from: "", number: 0 });
@@ -174,7 +177,7 @@ test("a new generation begins clean, but remembers signal ids", () => {
     started({ deadlineMs: 5 }),
     schedule(1),
     signal("go", "s1"),
-    { kind: Kind.cancelRequested, body: { reason: "" } },
+    { kind: Kind.cancelRequested, body: { reason: "", ...noAsker } },
     { kind: Kind.runFailed, body: { failure: failure("E") } },
   );
   fold(run, 5, [started({ generation: 2, seed: 8 })]);
@@ -223,7 +226,7 @@ test("a new generation begins clean, but remembers signal ids", () => {
 
 test("a signal is refused, known, or received, and taken by the oldest wait for its name", () => {
   expect(reasonOf(decideSignal(runOf(), received("go", "")))).toBe("RUN_NOT_FOUND");
-  expect(reasonOf(decideSignal(runOf(started(), { kind: Kind.runTerminated, body: { reason: "" } }), received("go", "")))).toBe(
+  expect(reasonOf(decideSignal(runOf(started(), { kind: Kind.runTerminated, body: { reason: "", ...noAsker } }), received("go", "")))).toBe(
     "RUN_CLOSED",
   );
   const run = runOf(started(), awaited(1, "go"), awaited(2, "go"), awaited(3, "stop"), signal("go", "s1"));
@@ -337,7 +340,7 @@ test("ends: each from a live run only, told as an outcome", () => {
     [{ kind: Kind.runCompleted, body: { result: text("1") } }, RunStatus.completed, undefined],
     [{ kind: Kind.runFailed, body: { failure: failure("E") } }, RunStatus.failed, "E"],
     [{ kind: Kind.runCancelled, body: { reason: "why" } }, RunStatus.cancelled, "CancelledError"],
-    [{ kind: Kind.runTerminated, body: { reason: "" } }, RunStatus.terminated, "TerminatedError"],
+    [{ kind: Kind.runTerminated, body: { reason: "", ...noAsker } }, RunStatus.terminated, "TerminatedError"],
     [{ kind: Kind.runTimedOut, body: { deadlineMs: 5 } }, RunStatus.timedOut, "DeadlineError"],
   ];
   for (const [event, status, type] of ends) {
@@ -367,9 +370,9 @@ test("a cancellation is asked for once, a blocked run is resumed on its bundle o
   const run = runOf(started());
   expect(reasonOf(decideResume(run, noBytes))).toBe("BAD_REQUEST");
   expect(reasonOf(decideCancel(runOf(), ""))).toBe("RUN_NOT_FOUND");
-  expect(decideCancel(run, "why")).toEqual({ kind: Kind.cancelRequested, body: { reason: "why" } });
+  expect(decideCancel(run, "why")).toEqual({ kind: Kind.cancelRequested, body: { reason: "why", ...noAsker } });
   fold(run, 1, [
-    { kind: Kind.cancelRequested, body: { reason: "" } },
+    { kind: Kind.cancelRequested, body: { reason: "", ...noAsker } },
     { kind: Kind.runBlocked, body: { cause: "limit", message: "too long" } },
   ]);
   expect([decideCancel(run, ""), run.status, run.note, isLive(run)]).toEqual(["already", RunStatus.blocked, "too long", true]);
@@ -428,7 +431,7 @@ function lifeOf(steps: readonly number[]): { run: Run; events: RunEvent[] } {
     else if (step < 3) add(decideTimer(next, i, timeMs));
     else if (step < 4) add(awaited(next, `s${i % 2}`));
     else if (step < 6) add(signal(`s${i % 2}`, step % 2 ? `id${i}` : ""));
-    else if (step < 7) add({ kind: Kind.cancelRequested, body: { reason: "" } });
+    else if (step < 7) add({ kind: Kind.cancelRequested, body: { reason: "", ...noAsker } });
     else if (step < 8)
       add(
         run.status === RunStatus.blocked
@@ -438,9 +441,9 @@ function lifeOf(steps: readonly number[]): { run: Run; events: RunEvent[] } {
     else if (step < 9) add({ kind: Kind.runCompleted, body: { result: text("r") } });
     else if (step === 12) add(queued({ idempotencyKey: i % 2 ? `k${i}` : "", budgetMs: i }));
     else if (step === 13) add({ kind: Kind.startExpired, body: { ticket, budgetMs: 1 } });
-    else if (step === 14) add({ kind: Kind.startCancelled, body: { ticket, reason: "r" } });
+    else if (step === 14) add({ kind: Kind.startCancelled, body: { ticket, reason: "r", ...noAsker } });
     else if (step === 15) add({ kind: Kind.supersedeRequested, body: { ticket, reason: "r" } });
-    else if (step === 16) add({ kind: Kind.signalQueued, body: { ticket, name: "s", payload: text("p"), id: `id${i}` } });
+    else if (step === 16) add({ kind: Kind.signalQueued, body: { ticket, name: "s", payload: text("p"), id: `id${i}`, ...noAsker } });
     else if (o?.kind === Kind.activityScheduled)
       add(
         step === 9
@@ -482,7 +485,7 @@ test("every event comes back from its payload, and the fold keeps its invariants
 });
 
 test("a run that is asked to end shows what the canceller said", () => {
-  const run = runOf(started(), { kind: Kind.cancelRequested, body: { reason: "no more stock" } });
+  const run = runOf(started(), { kind: Kind.cancelRequested, body: { reason: "no more stock", ...noAsker } });
   expect(run.note).toBe("no more stock");
   fold(run, 2, [{ kind: Kind.runCancelled, body: { reason: run.note } }]);
   expect(outcomeOf(run).failure?.message).toContain("no more stock");

@@ -1,6 +1,7 @@
 /** Start of a run: a new name, the next generation of one, a place in its queue, or attaching to what is there. */
 import { bytesEqual, instanceOf, type Rejection, seedOf } from "#core/base";
-import { type Contender, EventKind, type Payload, type RunStarted, RunStatus } from "#proto";
+import { type Contender, EventKind, type Payload, type RunStarted, RunStatus, type StartedBy } from "#proto";
+import { tellStarter } from "./child.ts";
 import type { RunEvent } from "./event.ts";
 import { instancePrefix } from "./instance.ts";
 import { keepOutcome, refuseFull, takeOut, useKey } from "./queue.ts";
@@ -21,6 +22,8 @@ export interface StartRequest {
   readonly budgetMs?: number;
   /** Why the live run is ended: a start that supersedes must say. */
   readonly overrideReason?: string;
+  /** Whose operation asks; left out: a client does. */
+  readonly startedBy?: StartedBy | undefined;
 }
 
 /** The start is one that was made before: it began this generation (0 = none yet, or never), or attaches to it. */
@@ -47,12 +50,12 @@ export function decideNext(run: Run, contender: Contender): RunEvent {
   return begin(run, contender, contender.ticket);
 }
 
-type Begun = Pick<StartRequest, "type" | "bundle" | "input" | "deadlineMs" | "idempotencyKey">;
+type Begun = Pick<StartRequest, "type" | "bundle" | "input" | "deadlineMs" | "idempotencyKey" | "startedBy">;
 
-function begin(run: Run, { type, bundle, input, deadlineMs, idempotencyKey }: Begun, ticket: number): RunEvent {
+function begin(run: Run, { type, bundle, input, deadlineMs, idempotencyKey, startedBy }: Begun, ticket: number): RunEvent {
   const generation = run.generation + 1;
   const seed = seedOf(`${run.run}#${generation}`);
-  return { kind: EventKind.runStarted, body: { generation, type, bundle, input, deadlineMs, idempotencyKey, seed, ticket } };
+  return { kind: EventKind.runStarted, body: { generation, type, bundle, input, deadlineMs, idempotencyKey, seed, ticket, startedBy } };
 }
 
 function madeBefore(run: Run, { idempotencyKey }: StartRequest, inputHash: Uint8Array): Attach | Rejection | undefined {
@@ -75,12 +78,12 @@ function usedKey(run: Run, key: string): Pick<Run["usedKeys"][number], "inputHas
 }
 
 function contend(run: Run, request: StartRequest): RunEvent | Attach | Rejection {
-  const { contention, type, bundle, input, deadlineMs, idempotencyKey, budgetMs = 0 } = request;
+  const { contention, type, bundle, input, deadlineMs, idempotencyKey, budgetMs = 0, startedBy } = request;
   if (contention === "attach") return { attach: run.generation, ticket: 0 };
   if (contention === "reject") {
     return { reject: "INSTANCE_LIVE", message: `Cannot start ${run.run}: generation ${run.generation} of it is live` };
   }
-  const queued = { type, bundle, input, deadlineMs, idempotencyKey };
+  const queued = { type, bundle, input, deadlineMs, idempotencyKey, startedBy };
   // It waits for nobody.
   if (contention === "supersede") return { kind: EventKind.startQueued, body: { ...queued, budgetMs: 0 } };
   return refuseFull(run, input) ?? { kind: EventKind.startQueued, body: { ...queued, budgetMs } };
@@ -109,4 +112,6 @@ export function applyStarted(run: Run, body: RunStarted, at: { seq: number; time
   run.failure = undefined;
   run.note = "";
   run.unclaimed.clear();
+  run.startedBy = body.startedBy;
+  tellStarter(run, { startedBy: body.startedBy, ticket: body.ticket, isQueued: false });
 }

@@ -7,7 +7,17 @@
  */
 import type { Partition, RunId } from "#core/base";
 import { noBytes } from "#core/base";
-import { type ActivityOptions, type Contender, type Ending, EventKind, type Failure, type Payload, RunStatus, type UsedKey } from "#proto";
+import {
+  type ActivityOptions,
+  type Contender,
+  type Ending,
+  EventKind,
+  type Failure,
+  type Payload,
+  RunStatus,
+  type StartedBy,
+  type UsedKey,
+} from "#proto";
 import type { Owed, Pair, ResultWaiter } from "./outbox.ts";
 import type { Sender } from "./sender.ts";
 
@@ -19,7 +29,10 @@ export interface Operation {
     | typeof EventKind.timerStarted
     | typeof EventKind.signalAwaited
     | typeof EventKind.signalSent
-    | typeof EventKind.resultAwaited;
+    | typeof EventKind.resultAwaited
+    /** Open until the child has ended. */
+    | typeof EventKind.childSpawned
+    | typeof EventKind.cancelSent;
   readonly name: string;
   /** Address of the other run that it is about; empty = none. */
   readonly to: string;
@@ -37,6 +50,12 @@ export interface Operation {
   heartbeat: Payload | undefined;
   /** Message of the last failed attempt, for people. */
   lastFailure: string;
+  /** Of a child: a `ParentClosePolicy`. */
+  readonly closePolicy: number;
+  /** Of a child: its generation; 0 = it waits in its queue, or nothing was told yet. */
+  of: number;
+  /** Of a child: what came of its start was told. */
+  started: boolean;
 }
 
 export interface Run {
@@ -54,6 +73,8 @@ export interface Run {
   usedKeys: UsedKey[];
   /** Of the start that made this generation; 0 = it was not queued. */
   ticket: number;
+  /** Whose operation started this generation; undefined = a client did. */
+  startedBy: StartedBy | undefined;
   /** Starts that wait for the run's end, the next first. */
   queue: Contender[];
   /** How starts before this generation ended, the latest last. */
@@ -107,6 +128,7 @@ export function emptyRun(run: RunId): Run {
     closedMs: 0,
     usedKeys: [],
     ticket: 0,
+    startedBy: undefined,
     queue: [],
     endings: [],
     cancelRequested: false,
@@ -149,6 +171,9 @@ export function openOperation(
     dueMs: 0,
     heartbeat: undefined,
     lastFailure: "",
+    closePolicy: 0,
+    of: 0,
+    started: false,
     ...operation,
     scheduledMs: at.timeMs,
     scheduledSeq: at.seq,

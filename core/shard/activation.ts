@@ -1,6 +1,17 @@
 /** What a run did in an activation: its commands become events, its faults block it. */
-import { limits, type SessionId } from "#core/base";
-import { decideAwaitResult, decideSchedule, decideSendSignal, decideTimer, decideWaitCancelled, failureOf, type RunEvent } from "#core/run";
+import { limits, noBytes, type SessionId } from "#core/base";
+import {
+  decideAwaitResult,
+  decideSchedule,
+  decideSendCancel,
+  decideSendSignal,
+  decideSpawn,
+  decideTimer,
+  decideWaitCancelled,
+  failureOf,
+  type RunEvent,
+  type SpawnRequest,
+} from "#core/run";
 import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type IdentityInit, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { begin, pump, replay, unseat } from "./delivery.ts";
@@ -9,6 +20,8 @@ import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
 import { pumpQueries, refuseQueries } from "./queries.ts";
 import { remind } from "./reminders.ts";
 import { freeTask, offer } from "./tasks.ts";
+
+const knownKinds: ReadonlySet<number> = new Set(Object.values(CommandKind).filter((kind) => kind !== CommandKind.unspecified));
 
 /** Failed activations in a row after which the run is blocked. */
 const strikesMax = 3;
@@ -107,21 +120,23 @@ function excess(live: LiveRun, { kind }: Command): string | undefined {
   if (!isOperation(kind)) return undefined;
   if (pending.size >= limits.pendingOpsMax)
     return `Run ${live.id} has ${pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
-  if (kind !== CommandKind.sendSignal && kind !== CommandKind.awaitResult) return undefined;
+  if (!isRemote(kind)) return undefined;
   return unsettled < limits.unsettledMessagesMax
     ? undefined
     : `Run ${live.id} has ${unsettled} messages that other runs have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
 }
 
+/** Operations on other runs. */
+const isRemote = (kind: number): boolean =>
+  kind === CommandKind.sendSignal || kind === CommandKind.awaitResult || kind === CommandKind.spawn || kind === CommandKind.cancelRun;
+
 /** Operations are numbered; the other kinds withdraw one or end the run. */
-function isOperation(kind: number): boolean {
-  return kind <= CommandKind.awaitSignal || kind === CommandKind.sendSignal || kind === CommandKind.awaitResult;
-}
+const isOperation = (kind: number): boolean => kind <= CommandKind.awaitSignal || isRemote(kind);
 
 function commandProblem(live: LiveRun, commands: readonly Command[]): string | undefined {
   let next = live.run.nextOp;
   for (const c of commands) {
-    if (c.kind === 0 || c.kind > CommandKind.awaitResult) return `Command kind ${c.kind} is not known to this version`;
+    if (!knownKinds.has(c.kind)) return `Command kind ${c.kind} is not known to this version`;
     if (!isOperation(c.kind)) continue;
     if (c.op !== next) return `Operation ${c.op} was issued out of order, want ${next}`;
     next++;
@@ -150,7 +165,13 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
       ctx.append(live, { kind: EventKind.signalAwaited, body: { op: c.op, name: c.name } }, identity);
       return;
     case CommandKind.sendSignal:
-      ctx.append(live, decideSendSignal(live.run, { op: c.op, to: c.to, name: c.name, payload: c.payload }), identity);
+      ctx.append(live, decideSendSignal(live.run, { op: c.op, to: c.to, name: c.name, payload: c.payload, child: c.child }), identity);
+      return;
+    case CommandKind.spawn:
+      ctx.append(live, decideSpawn(live.run, spawnOf(live, c)), identity);
+      return;
+    case CommandKind.cancelRun:
+      ctx.append(live, decideSendCancel(live.run, { op: c.op, to: c.to, reason: c.reason, child: c.child }), identity);
       return;
     case CommandKind.awaitResult:
       ctx.append(live, decideAwaitResult(live.run, c.op, c.to), identity);
@@ -162,14 +183,21 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
   }
 }
 
+function spawnOf(live: LiveRun, { op, to, name: type, payload: input, start, closePolicy, ownCode }: Command): SpawnRequest {
+  const bundle = ownCode ? live.run.bundle : noBytes;
+  return { op, to, start: start && { ...start, type, bundle }, input, closePolicy };
+}
+
 function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: IdentityInit): void {
   const o = live.run.pending.get(op);
-  if (o === undefined) return;
+  // A child goes on until it is told otherwise.
+  if (o === undefined || o.kind === EventKind.childSpawned) return;
   const kinds = {
     [EventKind.activityScheduled]: EventKind.activityCancelled,
     [EventKind.timerStarted]: EventKind.timerCancelled,
     [EventKind.signalAwaited]: EventKind.signalWaitCancelled,
     [EventKind.signalSent]: EventKind.signalSendCancelled,
+    [EventKind.cancelSent]: EventKind.cancelSendCancelled,
   } as const;
   const event = o.kind === EventKind.resultAwaited ? decideWaitCancelled(live.run, o) : ({ kind: kinds[o.kind], body: { op } } as RunEvent);
   ctx.append(live, event, identity);

@@ -11,15 +11,14 @@ import {
   refuseUnknown,
   type Target,
 } from "#core/run";
-import { EventKind, type Identity, RunStatus } from "#proto";
-import { onOtherStart, queueStart, verbs } from "./contention.ts";
+import { type Identity, RunStatus } from "#proto";
+import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
 import { onPause } from "./pause.ts";
 import { askQuery } from "./queries.ts";
-import { remind } from "./reminders.ts";
 import { reject, respond } from "./replies.ts";
 
 type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
@@ -65,13 +64,7 @@ function onStart(ctx: ShardContext, request: RequestId, identity: Identity, comm
     const { attach: generation, ticket } = decision;
     return answerStart(ctx, request, live, { generation: ticket > 0 ? 0 : generation, ticket }, command.awaitResult, true);
   }
-  const ticket = decision.kind === EventKind.startQueued ? queueStart(ctx, live, decision, { command, identity, inputHash }) : 0;
-  if (ticket === 0) {
-    // A query may still hold the generation before at a worker.
-    leaveWorker(ctx, live);
-    ctx.append(live, decision, identity, inputHash);
-    if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
-  }
+  const ticket = beginStart(ctx, live, decision, { request: command, identity, inputHash });
   answerStart(ctx, request, live, { generation: ticket > 0 ? 0 : live.run.generation, ticket }, command.awaitResult, false);
 }
 

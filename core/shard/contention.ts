@@ -12,11 +12,13 @@ import {
   decideStartCancelled,
   findStart,
   isClosed,
+  noAsker,
   type RunEvent,
   refuseUnknown,
+  type StartRequest,
   startText,
 } from "#core/run";
-import { type Contender, EventKind, type Identity } from "#proto";
+import { type Contender, EventKind, type Identity, type IdentityInit } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -24,27 +26,41 @@ import { closeRun, leaveQueue, leaveWorker } from "./outcome.ts";
 import { remind, remindBudgets } from "./reminders.ts";
 import { reject, respond } from "./replies.ts";
 
-type StartCommand = Extract<Command, { kind: "start" }>;
+/** Who asks for a start. */
+interface Starter {
+  readonly request: StartRequest;
+  readonly identity: IdentityInit;
+  readonly inputHash: Uint8Array;
+}
+
+/** Begins a run or queues its start, as was decided. Returns its ticket; 0 = it runs. */
+export function beginStart(ctx: ShardContext, live: LiveRun, decision: RunEvent, starter: Starter): number {
+  if (decision.kind === EventKind.startQueued) return queueStart(ctx, live, decision, starter);
+  // A query may still hold the generation before at a worker.
+  leaveWorker(ctx, live);
+  ctx.append(live, decision, starter.identity, starter.inputHash);
+  if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
+  return 0;
+}
 
 /** Puts a start into the queue, before all others and with the live run's end where it supersedes. Returns its ticket. */
-export function queueStart(
-  ctx: ShardContext,
-  live: LiveRun,
-  event: RunEvent,
-  by: { readonly command: StartCommand; readonly identity: Identity; readonly inputHash: Uint8Array },
-): number {
-  const { command, identity, inputHash } = by;
+function queueStart(ctx: ShardContext, live: LiveRun, event: RunEvent, { request, identity, inputHash }: Starter): number {
   const ticket = ctx.append(live, event, identity, inputHash);
-  if (command.contention === "supersede") supersede(ctx, live, { ticket, reason: command.overrideReason ?? "" }, identity);
+  if (request.contention === "supersede") supersede(ctx, live, { ticket, reason: request.overrideReason ?? "" }, identity);
   else remindBudgets(ctx, live, (contender) => contender.ticket === ticket);
   return ticket;
 }
 
 /** Who ends the run and why is in its history before it ends. */
-function supersede(ctx: ShardContext, live: LiveRun, by: { readonly ticket: number; readonly reason: string }, identity: Identity): void {
+function supersede(
+  ctx: ShardContext,
+  live: LiveRun,
+  by: { readonly ticket: number; readonly reason: string },
+  identity: IdentityInit,
+): void {
   assert(by.reason !== "", `a start supersedes generation ${live.run.generation} of ${live.id} only with a reason`);
   const seq = ctx.append(live, { kind: EventKind.supersedeRequested, body: by }, identity);
-  closeRun(ctx, live, { kind: EventKind.runTerminated, body: { reason: by.reason } }, ctx.core(seq));
+  closeRun(ctx, live, { kind: EventKind.runTerminated, body: { reason: by.reason, ...noAsker } }, ctx.core(seq));
   startNext(ctx, live);
 }
 

@@ -32,6 +32,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     ticket: run.ticket,
     queue: run.queue.map(queuedOf),
     ending: run.endings,
+    startedBy: run.startedBy,
   };
 }
 
@@ -40,14 +41,16 @@ function queuedOf({ ticket, type, queuedMs, expiresAtMs, bundle, signal }: Conte
 }
 
 function pendingOf(ctx: ShardContext, live: LiveRun, o: Operation): PendingSummary {
-  const { op, kind, name, attempt, dueMs } = o;
-  return { op, kind, name, attempt, dueMs, waitsFor: waitsFor(ctx, live, o), lastFailure: o.lastFailure };
+  const { op, kind, name, attempt, dueMs, lastFailure, to, of, closePolicy } = o;
+  return { op, kind, name, attempt, dueMs, waitsFor: waitsFor(ctx, live, o), lastFailure, to, of, closePolicy };
 }
 
 function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.timerStarted) return "its time";
   if (o.kind === EventKind.signalAwaited) return `signal ${o.name}`;
   if (o.kind === EventKind.signalSent) return `${o.to} to receive its signal`;
+  if (o.kind === EventKind.cancelSent) return `${o.to} to receive its cancellation`;
+  if (o.kind === EventKind.childSpawned) return o.started ? `child ${o.to} to end` : `child ${o.to} to be started`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
   const task = live.tasks.get(o.op);
   if (isPaused(live.run) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";

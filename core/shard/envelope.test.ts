@@ -1,6 +1,7 @@
 /** What one envelope may hold, and how those that can't be taken are answered. */
 import { expect, test } from "bun:test";
 import { asRequestId, asShardId, type Effect, limits, noBytes, type Partition, type RunId } from "#core/base";
+import { blankMessage } from "#core/run";
 import type { Input } from "#core/shard";
 import {
   type CommandInit,
@@ -66,15 +67,12 @@ const sent = (effects: readonly Effect[]) => effects.filter((effect) => effect.k
 const signals = (count: number, payload: ReturnType<typeof bytes>, to = "test:b"): CommandInit[] =>
   Array.from({ length: count }, (_, i) => ({ kind: CommandKind.sendSignal, op: i + 1, to, name: "go", payload }));
 const message = (number: number, kind: number = MessageKind.signal): Message => ({
+  ...blankMessage,
   number,
   kind,
   op: 1,
   generation: 1,
   name: "go",
-  payload: undefined,
-  of: 0,
-  status: 0,
-  failure: undefined,
 });
 
 test("an envelope is bounded by messages and by bytes; the rest follows the answer, one envelope at a time", () => {

@@ -16,12 +16,14 @@
  * it. R skips a number without taking it only where the envelope's `settled` covers it, which S
  * derives from its own log: then it was taken before. A gap above `taken` is not taken at all.
  */
-import { limits, now, type Partition, parseRunId, type Rejection, type Reply, type RequestId, runOf } from "#core/base";
-import { decideTake, settledThrough } from "#core/run";
-import type { Envelope, EnvelopeReply, IdentityInit, Message } from "#proto";
+import { limits, now, type Partition, parseRunId, type Reason, type Rejection, type Reply, type RequestId } from "#core/base";
+import { decideTake, isOrder, settledThrough } from "#core/run";
+import type { Envelope, EnvelopeReply, Message } from "#proto";
 import type { ShardContext } from "./context.ts";
+import { senderIdentity } from "./identity.ts";
 import type { LiveRun } from "./live-run.ts";
 import { forgetFact, takeFact } from "./message-facts.ts";
+import { takeOrder } from "./orders.ts";
 
 /** What a sender said of its acks, at this node's time. Not recorded: a new leader asks again. */
 export interface Confirmation {
@@ -103,22 +105,31 @@ function take(ctx: ShardContext, live: LiveRun, envelope: Envelope): EnvelopeRep
 function takeNext(ctx: ShardContext, live: LiveRun, envelope: Envelope, message: Message): number {
   const from = envelope.from as Partition;
   if (live.undelivered.length >= limits.undeliveredMax) return fullRetryMs;
-  const decision = decideTake(live.run, from, message);
-  if (decision === undefined) return unknownRetryMs;
-  if ("kind" in decision) {
-    ctx.append(live, decision, senderIdentity(from));
+  if (isOrder(message.kind)) {
+    const taken = takeOrder(ctx, live, from, message);
+    // A replica folds a record's facts before its events: what is taken next may be about who runs now.
+    if (taken === "event") ctx.seal();
+    else if ("retryMs" in taken) return taken.retryMs;
+    else recordTaken(ctx, live, envelope, { message, ...taken });
     return 0;
   }
-  const { number, kind, op, generation } = message;
-  const { settled } = envelope;
-  const refusal = decision.refusal ?? "";
-  takeFact(ctx, live, { partition: live.partition, sender: from, number, settled, refusal, kind, op, generation });
+  const decision = decideTake(live.run, from, message);
+  if (decision === undefined) return unknownRetryMs;
+  if ("kind" in decision) ctx.append(live, decision, senderIdentity(from));
+  else recordTaken(ctx, live, envelope, { message, refusal: decision.refusal, of: 0 });
   return 0;
 }
 
-/** Whoever is behind the sending run is in that run's history. */
-export function senderIdentity(from: Partition): IdentityInit {
-  return { issuer: "run", subject: runOf(from), verified: true };
+interface TakenMessage {
+  readonly message: Message;
+  readonly refusal: Reason | undefined;
+  readonly of: number;
+}
+
+function recordTaken(ctx: ShardContext, live: LiveRun, envelope: Envelope, { message, refusal, of }: TakenMessage): void {
+  const { number, kind, op, generation } = message;
+  const { from: sender, settled } = envelope;
+  takeFact(ctx, live, { partition: live.partition, sender, number, settled, refusal: refusal ?? "", kind, op, generation, of });
 }
 
 /** Whoever replies says how far it has settled what it was sent. */

@@ -12,7 +12,6 @@ import {
   asTerm,
   type Effect,
   limits,
-  noBytes,
   type Partition,
   Prng,
   type RequestId,
@@ -35,7 +34,10 @@ import {
 } from "#proto";
 import { bunHasher } from "../../tests/hashers.ts";
 import { joining, lead, makeShard, RecordLog, StateTable } from "../../tests/shard-maker.ts";
+import { takenIn } from "../../tests/taken-message.ts";
+import { ChildStory, drawChildCommand } from "./children-fixture.ts";
 
+const bundleOfAll = new Uint8Array(32).fill(7);
 const text = new TextEncoder();
 const payload = (value: string) => ({ data: text.encode(value), ref: undefined });
 const client = { issuer: "local", subject: "ann", verified: false, causeSeq: 0 };
@@ -55,6 +57,8 @@ export interface Faults {
   readonly crash: number;
   /** Time moves on by more than the retention. */
   readonly longWait: number;
+  /** Of an operation, that it is about a child. */
+  readonly child?: number;
 }
 
 /** Packets on their way. */
@@ -88,6 +92,7 @@ export class World {
   readonly names: readonly (readonly string[])[];
   /** How often things happened. */
   readonly counts = { signals: 0, refused: 0, results: 0, stale: 0, forgotten: 0, crashes: 0 };
+  readonly children = new ChildStory();
   readonly reunited = { given: 0, lost: 0, asked: 0, refused: 0 };
   private net: Packet[] = [];
   private ghosts: Packet[] = [];
@@ -123,7 +128,7 @@ export class World {
     const request = asRequestId(this.nextRequest++);
     const start = {
       type: "t",
-      bundle: noBytes,
+      bundle: bundleOfAll,
       input: undefined,
       contention: "attach",
       idempotencyKey: "",
@@ -311,6 +316,11 @@ export class World {
     const commands: CommandInit[] = [];
     let op = run.nextOp;
     for (let n = prng.below(4); n > 0; n--) {
+      if (this.faults.child !== undefined && this.chance(this.faults.child)) {
+        const command = drawChildCommand(prng, run, { op, names: this.names.flat() });
+        if (command !== undefined) commands.push({ ...command, op: op++ });
+        continue;
+      }
       const names = this.names[this.chance(800) ? 1 : 0] as string[];
       // The first ones are never started, or late.
       const to = names[prng.below(names.length)] as string;
@@ -348,7 +358,13 @@ export class World {
     for (const side of this.sides) story.read(side.log.records);
     story.check();
     Object.assign(this.counts, story.counts);
+    if (this.faults.child !== undefined) this.checkChildren();
     this.checkStates((from, to) => story.lastTaken(from, to));
+  }
+
+  private checkChildren(): void {
+    for (const side of this.sides) this.children.read(side.log.records);
+    this.children.check();
   }
 
   /** Nothing is owed, and whoever reads the logs has the same. Returns the runs. */
@@ -424,6 +440,8 @@ class Story {
     const event = decodeBody(kind, bytes);
     if (event === undefined) return;
     const generation = this.generations.get(partition) ?? 0;
+    const asker = takenIn(event);
+    if (asker !== undefined) numbers.push([`${asker.from} ${partition}`, asker.number]);
     const opKey = (op: number) => `${partition} ${generation} ${op}`;
     switch (event.kind) {
       case EventKind.runStarted:
@@ -438,14 +456,15 @@ class Story {
       case EventKind.signalSettled:
         this.settled.set(this.ops.get(opKey(event.body.op)) ?? "", event.body.failure?.type ?? "ok");
         break;
+      case EventKind.signalQueued:
+        if (event.body.number > 0) this.received.set(`${event.body.from} ${partition} ${event.body.number}`, textOf(event.body.payload));
+        break;
       case EventKind.signalReceived:
         if (event.body.number === 0) break;
-        numbers.push([`${event.body.from} ${partition}`, event.body.number]);
         this.received.set(`${event.body.from} ${partition} ${event.body.number}`, textOf(event.body.payload));
         break;
       case EventKind.resultReceived: {
-        const { op, from, number, failure, result, generation: of } = event.body;
-        if (number > 0) numbers.push([`${from} ${partition}`, number]);
+        const { op, from, failure, result, generation: of } = event.body;
         expect(this.answered.has(opKey(op))).toBe(false);
         this.answered.add(opKey(op));
         if (of > 0) this.told.push([`${from} ${of}`, failure?.type ?? textOf(result)]);

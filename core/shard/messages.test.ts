@@ -37,3 +37,16 @@ test("a sender that was forgotten is not taken for a new one, however late its m
   expect(total.forgotten).toBeGreaterThan(20);
   expect(total.stale).toBeGreaterThan(20);
 }, 60_000);
+
+test("children: each start is taken once, its end is told, and none goes on against its parent's wish", () => {
+  const total: Record<string, number> = {};
+  for (let seed = 1; seed <= 12; seed++) {
+    const faults = seed % 3 === 0 ? calm : { lost: 200, twice: 150, ghost: 60, crash: 6, longWait: 0 };
+    const world = new World(seed, { ...faults, child: 600 }, [5, 5]);
+    for (let i = 0; i < 3000; i++) world.once();
+    world.heal();
+    world.check();
+    for (const [what, count] of Object.entries(world.children.counts)) total[what] = (total[what] ?? 0) + count;
+  }
+  for (const [what, count] of Object.entries(total)) expect([what, count > 5]).toEqual([what, true]);
+}, 60_000);

@@ -5,16 +5,28 @@
  * What is put right is recorded in the new logs, by facts and events as of any other message:
  * - Numbers that the receiver took and the sender does not know to have given are given as settled, so
  *   that what is sent from now on is no repetition.
- * - Signals that the sender saw taken and the receiver lacks are taken again, out of the sender's history.
+ * - Signals and starts that the sender saw taken and the receiver lacks are taken again, out of the sender's history.
  * - A wait that the receiver does not know is asked again, or refused where there is nobody to answer.
  */
 import { assert, type Partition, type RunId, runPartition } from "#core/base";
-import { decideTake, decideWaitRefused, decodeBody, differenceOf, refuseWait, settledThrough } from "#core/run";
+import {
+  blankMessage,
+  decideTake,
+  decideWaitRefused,
+  decodeBody,
+  differenceOf,
+  isOrder,
+  knowsStart,
+  type RunEvent,
+  refuseWait,
+  settledThrough,
+} from "#core/run";
 import { decodeEvent, EventKind, fromBytes, type Message, MessageKind } from "#proto";
 import type { ShardContext } from "./context.ts";
-import { senderIdentity } from "./inbox.ts";
+import { senderIdentity } from "./identity.ts";
 import type { LiveRun } from "./live-run.ts";
 import { forgetFact, settleFact, takeFact } from "./message-facts.ts";
+import { takeOrder } from "./orders.ts";
 import { settle } from "./outbox.ts";
 
 /** A sender and a receiver, each in its shard. */
@@ -37,15 +49,31 @@ export interface Reunited {
   readonly refused: number;
 }
 
-/** The signals to `to` among a run's events. */
+/** What a run's events say to `to` once and for all: signals, and starts of children. */
 export function signalsTo(to: Partition, events: readonly Uint8Array[]): Message[] {
+  let generation = 0;
   return events.flatMap((bytes) => {
     const { kind, payload } = fromBytes(decodeEvent, bytes);
-    const sent = kind === EventKind.signalSent ? decodeBody(kind, payload) : undefined;
-    if (sent?.kind !== EventKind.signalSent || runPartition(sent.body.to as RunId) !== to) return [];
-    const { number, op, name, payload: data } = sent.body;
-    return [{ number, kind: MessageKind.signal, op, generation: 0, name, payload: data, of: 0, status: 0, failure: undefined }];
+    const event = sentKinds.has(kind) ? decodeBody(kind, payload) : undefined;
+    if (event?.kind === EventKind.runStarted) generation = event.body.generation;
+    const message = event === undefined ? undefined : messageOf(event, to);
+    return message === undefined ? [] : [{ ...blankMessage, ...message, generation }];
   });
+}
+
+const sentKinds: ReadonlySet<number> = new Set([EventKind.runStarted, EventKind.signalSent, EventKind.childSpawned]);
+
+function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined {
+  const isTo = (address: string) => runPartition(address as RunId) === to;
+  if (event.kind === EventKind.signalSent && isTo(event.body.to)) {
+    const { number, op, name, payload, child } = event.body;
+    return { kind: MessageKind.signal, number, op, name, payload, child };
+  }
+  if (event.kind === EventKind.childSpawned && isTo(event.body.to)) {
+    const { number, op, start, input } = event.body;
+    return { kind: MessageKind.start, number, op, start, payload: input };
+  }
+  return undefined;
 }
 
 /** Nothing that the sender sends from now on has a number that the receiver took. Comes before `reunite`, for all pairs. */
@@ -79,16 +107,21 @@ function takeMissing({ receiver, from, to }: Met, signals: readonly Message[]): 
   const missing = signals.filter(({ number }) => number > taken && number <= settled);
   let given = 0;
   for (const message of missing) {
-    const decision = decideTake(to.run, from.partition, message);
-    if (decision === undefined || !("kind" in decision)) continue;
-    receiver.append(to, decision, senderIdentity(from.partition));
+    if (takeAgain(receiver, to, from.partition, message)) given++;
     receiver.seal();
-    given++;
   }
   // The rest were waits and results: those are asked for again. Numbers go on behind them.
   take(receiver, { from, to }, { number: settled, settled, kind: MessageKind.waitCancelled, op: 0, generation: 0 });
   receiver.seal();
   return { given, lost: missing.length - given };
+}
+
+function takeAgain(receiver: ShardContext, to: LiveRun, from: Partition, message: Message): boolean {
+  if (isOrder(message.kind)) return takeOrder(receiver, to, from, message) === "event";
+  const decision = decideTake(to.run, from, message);
+  if (decision === undefined || !("kind" in decision)) return false;
+  receiver.append(to, decision, senderIdentity(from));
+  return true;
 }
 
 function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
@@ -108,7 +141,10 @@ function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
   let refused = 0;
   for (const o of unanswered) {
     number++;
-    const refusal = refuseWait(to.run);
+    // Another run than the child may have its name: how that one ends is none of the parent's business.
+    const isStrange =
+      o.kind === EventKind.childSpawned && !knowsStart(to.run.startedBy, from.partition, { generation: from.run.generation, op: o.op });
+    const refusal = isStrange ? "RUN_NOT_FOUND" : refuseWait(to.run);
     const kind = refusal === undefined ? MessageKind.wait : MessageKind.waitCancelled;
     take(receiver, { from, to }, { number, settled: number - 1, kind, op: o.op, generation: from.run.generation });
     if (refusal === undefined) continue;
@@ -123,5 +159,5 @@ function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
 type Number = Pick<Message, "number" | "kind" | "op" | "generation"> & { readonly settled: number };
 
 function take(receiver: ShardContext, { from, to }: Pick<Met, "from" | "to">, fact: Number): void {
-  takeFact(receiver, to, { partition: to.partition, sender: from.partition, refusal: "", ...fact });
+  takeFact(receiver, to, { partition: to.partition, sender: from.partition, refusal: "", of: 0, ...fact });
 }

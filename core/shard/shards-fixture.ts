@@ -13,6 +13,7 @@ import {
   inRange,
   type Key,
   keyOfDigest,
+  noBytes,
   type Partition,
   Prng,
   type Rejection,
@@ -24,7 +25,7 @@ import {
 } from "#core/base";
 import { SessionCapacity } from "#core/dispatch";
 import { type AppliedChange, type Command, changeOf, type Input, type LiveRun, type ShardBirth, type ShardMachine } from "#core/shard";
-import { ActivatedStatus, type Command as Asked, CommandKind, decodeEvent, decodeRecord, fromBytes } from "#proto";
+import { ActivatedStatus, type Command as Asked, CommandKind, decodeCommand, decodeEvent, decodeRecord, fromBytes } from "#proto";
 import { digest } from "../../tests/hashers.ts";
 import { joining, lead, RecordLog, StateTable, soleShard, wholeBirth } from "../../tests/shard-maker.ts";
 
@@ -335,7 +336,7 @@ export class Shards {
   }
 
   private commands(live: LiveRun): Asked[] {
-    const base = { op: 0, name: "", payload: undefined, options: undefined, durationMs: 0, failure: undefined, to: "" };
+    const base = fromBytes(decodeCommand, noBytes);
     const asked: Asked[] = [];
     for (let op = live.run.nextOp; this.prng.chance(0.6); op++) {
       const draw = this.prng.below(10);

@@ -20,8 +20,10 @@ import {
 import type { PeerNet } from "../peer/peer-net.ts";
 import { asHopError } from "../service/status.ts";
 import type { Mail } from "../shard/shard-host.ts";
+import type { ShardPort } from "../shard/shard-port.ts";
 import type { LocalShards } from "./local-shards.ts";
 import type { Router } from "./router.ts";
+import { type NewestBundles, withBundles } from "./start-bundles.ts";
 
 export type EnvelopeAnswer = EnvelopeReply | { readonly rejection: Rejection };
 
@@ -30,6 +32,7 @@ export interface MailRoadParts {
   readonly net: PeerNet;
   readonly router: Router;
   readonly shards: Pick<LocalShards, "led">;
+  readonly bundles: NewestBundles;
 }
 
 const deliverCall = "mail.deliver";
@@ -50,7 +53,7 @@ export class MailRoad implements Mail {
       const place = this.parts.router.place(to);
       const port = this.parts.shards.led(place.shard);
       if (port !== undefined) {
-        port.envelope(envelope, (reply) => done(answerOf(reply)));
+        this.deliver(port, envelope, done);
         return;
       }
       const node = this.parts.router.leaderOf(place);
@@ -66,6 +69,13 @@ export class MailRoad implements Mail {
     }
   }
 
+  private deliver(port: ShardPort, envelope: Envelope, done: (answer: EnvelopeAnswer) => void): void {
+    const hand = (whole: Envelope) => void port.envelope(whole, (reply) => done(answerOf(reply)));
+    const whole = withBundles(envelope, this.parts.bundles);
+    if (whole instanceof Promise) whole.then(hand, (error: unknown) => done({ rejection: rejectionOf(error) }));
+    else hand(whole);
+  }
+
   private receive(body: Uint8Array): Promise<Uint8Array> {
     const { shard, envelope } = fromBytes(decodeForwardedEnvelope, body);
     return new Promise((resolve, reject) => {
@@ -74,8 +84,7 @@ export class MailRoad implements Mail {
         reject(envelope === undefined ? new HopError("BAD_REQUEST", "Cannot take an envelope: it is empty") : notLed(shard));
         return;
       }
-      port.envelope(envelope, (reply) => {
-        const answer = answerOf(reply);
+      this.deliver(port, envelope, (answer) => {
         if ("rejection" in answer) reject(HopError.from(answer.rejection));
         else resolve(toBytes(encodeEnvelopeReply, answer));
       });

@@ -7,7 +7,7 @@ import { EventFields, RecordEvents } from "#store";
 /** A reference is a message that begins with a field of 32 bytes: what lacks that pair of bytes has none. */
 const refMark = Uint8Array.of(0x0a, 0x20);
 /** Kinds that name the code of a run. */
-const startKinds: readonly number[] = [EventKind.runStarted, EventKind.startQueued];
+const startKinds: readonly number[] = [EventKind.runStarted, EventKind.startQueued, EventKind.childSpawned];
 /** Such a kind, field 5 in one byte. */
 const startMarks = startKinds.map((kind) => Uint8Array.of(0x28, kind));
 

@@ -7,6 +7,7 @@
 import { type HopError, limits, nameProblem, parseRunId, utf8Bytes } from "#core/base";
 import type { Activated, Command, Failure, Payload, TaskDone, WorkerItem } from "#proto";
 import { ActivatedStatus, CommandKind } from "#proto";
+import { spawnProblem } from "./spawn-problem.ts";
 
 /** Payloads of an item that may be recorded, in any order. Failures are bounded on the way. */
 export function recordedPayloads(item: WorkerItem): (Payload | undefined)[] {
@@ -48,17 +49,21 @@ export function activatedProblem(message: Activated): string | undefined {
   return undefined;
 }
 
-const named: ReadonlySet<number> = new Set([CommandKind.activity, CommandKind.awaitSignal, CommandKind.sendSignal]);
+const named: ReadonlySet<number> = new Set([CommandKind.activity, CommandKind.awaitSignal, CommandKind.sendSignal, CommandKind.spawn]);
+const remote: ReadonlySet<number> = new Set([CommandKind.sendSignal, CommandKind.awaitResult, CommandKind.spawn, CommandKind.cancelRun]);
+const known: ReadonlySet<number> = new Set(Object.values(CommandKind));
 
 function commandProblem(command: Command): string | undefined {
-  if (command.kind === CommandKind.unspecified || command.kind > CommandKind.awaitResult)
+  if (command.kind === CommandKind.unspecified || !known.has(command.kind))
     return `is of kind ${command.kind}, which this version does not know`;
   const isNamed = named.has(command.kind);
   const name = isNamed ? nameProblem(command.name) : undefined;
   if (name !== undefined) return `has a name that ${name}`;
-  const isRemote = command.kind === CommandKind.sendSignal || command.kind === CommandKind.awaitResult;
-  const address = isRemote ? parseRunId(command.to) : "";
+  const address = remote.has(command.kind) ? parseRunId(command.to) : "";
   if (typeof address !== "string") return `is about a run whose address ${address.problem}`;
+  if (utf8Bytes(command.reason) > limits.textBytesMax) return `gives a reason of more than ${limits.textBytesMax} bytes`;
+  const spawn = command.kind === CommandKind.spawn ? spawnProblem(command) : undefined;
+  if (spawn !== undefined) return spawn;
   const { options, durationMs } = command;
   const times = [durationMs, options?.startToCloseMs, options?.scheduleToCloseMs, options?.heartbeatMs, options?.retry?.initialMs];
   const over = times.find((ms) => (ms ?? 0) > limits.timerMsMax);

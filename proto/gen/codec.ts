@@ -6,6 +6,14 @@ import type { Writer } from "../codec/writer.ts";
 
 const noBytes = new Uint8Array(0);
 
+export const ParentClosePolicy = {
+  unspecified: 0,
+  terminate: 1,
+  cancel: 2,
+  abandon: 3,
+} as const;
+export type ParentClosePolicy = (typeof ParentClosePolicy)[keyof typeof ParentClosePolicy];
+
 export interface Payload {
   data: Uint8Array;
   ref: DurableRef | undefined;
@@ -251,6 +259,101 @@ export function decodeActivityOptions(r: Reader, end: number): ActivityOptions {
   return { retry: retry_, startToCloseMs: startToCloseMs_, scheduleToCloseMs: scheduleToCloseMs_, heartbeatMs: heartbeatMs_, idempotencyKey: idempotencyKey_ };
 }
 
+export interface StartOrder {
+  type: string;
+  bundle: Uint8Array;
+  deadlineMs: number;
+  idempotencyKey: string;
+  contention: string;
+  budgetMs: number;
+  overrideReason: string;
+}
+export interface StartOrderInit {
+  type?: string | undefined;
+  bundle?: Uint8Array | undefined;
+  deadlineMs?: number | undefined;
+  idempotencyKey?: string | undefined;
+  contention?: string | undefined;
+  budgetMs?: number | undefined;
+  overrideReason?: string | undefined;
+}
+
+export function encodeStartOrder(w: Writer, m: StartOrderInit): void {
+  if (m.type !== undefined && m.type !== "") { w.text(10, m.type); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
+  if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(24); w.varint(m.deadlineMs); }
+  if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(34, m.idempotencyKey); }
+  if (m.contention !== undefined && m.contention !== "") { w.text(42, m.contention); }
+  if (m.budgetMs !== undefined && m.budgetMs !== 0) { w.varint(48); w.varint(m.budgetMs); }
+  if (m.overrideReason !== undefined && m.overrideReason !== "") { w.text(58, m.overrideReason); }
+}
+
+export function decodeStartOrder(r: Reader, end: number): StartOrder {
+  let type_: string = "";
+  let bundle_: Uint8Array = noBytes;
+  let deadlineMs_: number = 0;
+  let idempotencyKey_: string = "";
+  let contention_: string = "";
+  let budgetMs_: number = 0;
+  let overrideReason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: type_ = r.text(end); break;
+      case 18: bundle_ = r.view(end); break;
+      case 24: deadlineMs_ = r.varint(); break;
+      case 34: idempotencyKey_ = r.text(end); break;
+      case 42: contention_ = r.text(end); break;
+      case 48: budgetMs_ = r.varint(); break;
+      case 58: overrideReason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { type: type_, bundle: bundle_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, contention: contention_, budgetMs: budgetMs_, overrideReason: overrideReason_ };
+}
+
+export interface StartedBy {
+  partition: string;
+  generation: number;
+  op: number;
+  number: number;
+}
+export interface StartedByInit {
+  partition?: string | undefined;
+  generation?: number | undefined;
+  op?: number | undefined;
+  number?: number | undefined;
+}
+
+export function encodeStartedBy(w: Writer, m: StartedByInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(32); w.varint(m.number); }
+}
+
+export function decodeStartedBy(r: Reader, end: number): StartedBy {
+  let partition_: string = "";
+  let generation_: number = 0;
+  let op_: number = 0;
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 16: generation_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 32: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, generation: generation_, op: op_, number: number_ };
+}
+
 export interface Nodes {
   address: string[];
   version: number;
@@ -317,6 +420,12 @@ export const EventKind = {
   resultAwaited: 67,
   resultReceived: 68,
   resultWaitCancelled: 69,
+  childSpawned: 76,
+  childStarted: 77,
+  childEnded: 78,
+  cancelSent: 79,
+  cancelSettled: 96,
+  cancelSendCancelled: 97,
   bundleDeployed: 128,
   clusterCreated: 129,
   replicationWanted: 130,
@@ -413,6 +522,7 @@ export interface RunStarted {
   idempotencyKey: string;
   seed: number;
   ticket: number;
+  startedBy: StartedBy | undefined;
 }
 export interface RunStartedInit {
   generation?: number | undefined;
@@ -423,6 +533,7 @@ export interface RunStartedInit {
   idempotencyKey?: string | undefined;
   seed?: number | undefined;
   ticket?: number | undefined;
+  startedBy?: StartedByInit | undefined;
 }
 
 export function encodeRunStarted(w: Writer, m: RunStartedInit): void {
@@ -434,6 +545,7 @@ export function encodeRunStarted(w: Writer, m: RunStartedInit): void {
   if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(50, m.idempotencyKey); }
   if (m.seed !== undefined && m.seed !== 0) { w.varint(56); w.varint(m.seed); }
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(64); w.varint(m.ticket); }
+  if (m.startedBy !== undefined) { { const mark = w.begin(98); encodeStartedBy(w, m.startedBy); w.close(mark); } }
 }
 
 export function decodeRunStarted(r: Reader, end: number): RunStarted {
@@ -445,6 +557,7 @@ export function decodeRunStarted(r: Reader, end: number): RunStarted {
   let idempotencyKey_: string = "";
   let seed_: number = 0;
   let ticket_: number = 0;
+  let startedBy_: StartedBy | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -457,11 +570,12 @@ export function decodeRunStarted(r: Reader, end: number): RunStarted {
       case 50: idempotencyKey_ = r.text(end); break;
       case 56: seed_ = r.varint(); break;
       case 64: ticket_ = r.varint(); break;
+      case 98: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { generation: generation_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, seed: seed_, ticket: ticket_ };
+  return { generation: generation_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, seed: seed_, ticket: ticket_, startedBy: startedBy_ };
 }
 
 export interface RunCompleted {
@@ -541,27 +655,37 @@ export function decodeRunCancelled(r: Reader, end: number): RunCancelled {
 
 export interface RunTerminated {
   reason: string;
+  from: string;
+  number: number;
 }
 export interface RunTerminatedInit {
   reason?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
 }
 
 export function encodeRunTerminated(w: Writer, m: RunTerminatedInit): void {
   if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+  if (m.from !== undefined && m.from !== "") { w.text(34, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
 }
 
 export function decodeRunTerminated(r: Reader, end: number): RunTerminated {
   let reason_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: reason_ = r.text(end); break;
+      case 34: from_ = r.text(end); break;
+      case 40: number_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { reason: reason_ };
+  return { reason: reason_, from: from_, number: number_ };
 }
 
 export interface RunTimedOut {
@@ -696,27 +820,37 @@ export function decodeRunUnpaused(r: Reader, end: number): RunUnpaused {
 
 export interface CancelRequested {
   reason: string;
+  from: string;
+  number: number;
 }
 export interface CancelRequestedInit {
   reason?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
 }
 
 export function encodeCancelRequested(w: Writer, m: CancelRequestedInit): void {
   if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+  if (m.from !== undefined && m.from !== "") { w.text(34, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
 }
 
 export function decodeCancelRequested(r: Reader, end: number): CancelRequested {
   let reason_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: reason_ = r.text(end); break;
+      case 34: from_ = r.text(end); break;
+      case 40: number_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { reason: reason_ };
+  return { reason: reason_, from: from_, number: number_ };
 }
 
 export interface StartQueued {
@@ -726,6 +860,7 @@ export interface StartQueued {
   deadlineMs: number;
   idempotencyKey: string;
   budgetMs: number;
+  startedBy: StartedBy | undefined;
 }
 export interface StartQueuedInit {
   type?: string | undefined;
@@ -734,6 +869,7 @@ export interface StartQueuedInit {
   deadlineMs?: number | undefined;
   idempotencyKey?: string | undefined;
   budgetMs?: number | undefined;
+  startedBy?: StartedByInit | undefined;
 }
 
 export function encodeStartQueued(w: Writer, m: StartQueuedInit): void {
@@ -743,6 +879,7 @@ export function encodeStartQueued(w: Writer, m: StartQueuedInit): void {
   if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(32); w.varint(m.deadlineMs); }
   if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(42, m.idempotencyKey); }
   if (m.budgetMs !== undefined && m.budgetMs !== 0) { w.varint(48); w.varint(m.budgetMs); }
+  if (m.startedBy !== undefined) { { const mark = w.begin(98); encodeStartedBy(w, m.startedBy); w.close(mark); } }
 }
 
 export function decodeStartQueued(r: Reader, end: number): StartQueued {
@@ -752,6 +889,7 @@ export function decodeStartQueued(r: Reader, end: number): StartQueued {
   let deadlineMs_: number = 0;
   let idempotencyKey_: string = "";
   let budgetMs_: number = 0;
+  let startedBy_: StartedBy | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -762,11 +900,12 @@ export function decodeStartQueued(r: Reader, end: number): StartQueued {
       case 32: deadlineMs_ = r.varint(); break;
       case 42: idempotencyKey_ = r.text(end); break;
       case 48: budgetMs_ = r.varint(); break;
+      case 98: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, budgetMs: budgetMs_ };
+  return { type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, budgetMs: budgetMs_, startedBy: startedBy_ };
 }
 
 export interface StartExpired {
@@ -802,31 +941,41 @@ export function decodeStartExpired(r: Reader, end: number): StartExpired {
 export interface StartCancelled {
   ticket: number;
   reason: string;
+  from: string;
+  number: number;
 }
 export interface StartCancelledInit {
   ticket?: number | undefined;
   reason?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
 }
 
 export function encodeStartCancelled(w: Writer, m: StartCancelledInit): void {
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(8); w.varint(m.ticket); }
   if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+  if (m.from !== undefined && m.from !== "") { w.text(34, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
 }
 
 export function decodeStartCancelled(r: Reader, end: number): StartCancelled {
   let ticket_: number = 0;
   let reason_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: ticket_ = r.varint(); break;
       case 18: reason_ = r.text(end); break;
+      case 34: from_ = r.text(end); break;
+      case 40: number_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { ticket: ticket_, reason: reason_ };
+  return { ticket: ticket_, reason: reason_, from: from_, number: number_ };
 }
 
 export interface SupersedeRequested {
@@ -1349,12 +1498,16 @@ export interface SignalQueued {
   name: string;
   payload: Payload | undefined;
   id: string;
+  from: string;
+  number: number;
 }
 export interface SignalQueuedInit {
   ticket?: number | undefined;
   name?: string | undefined;
   payload?: PayloadInit | undefined;
   id?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
 }
 
 export function encodeSignalQueued(w: Writer, m: SignalQueuedInit): void {
@@ -1362,6 +1515,8 @@ export function encodeSignalQueued(w: Writer, m: SignalQueuedInit): void {
   if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
   if (m.payload !== undefined) { { const mark = w.begin(26); encodePayload(w, m.payload); w.close(mark); } }
   if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+  if (m.from !== undefined && m.from !== "") { w.text(42, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(48); w.varint(m.number); }
 }
 
 export function decodeSignalQueued(r: Reader, end: number): SignalQueued {
@@ -1369,6 +1524,8 @@ export function decodeSignalQueued(r: Reader, end: number): SignalQueued {
   let name_: string = "";
   let payload_: Payload | undefined;
   let id_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1377,11 +1534,13 @@ export function decodeSignalQueued(r: Reader, end: number): SignalQueued {
       case 18: name_ = r.text(end); break;
       case 26: payload_ = decodePayload(r, r.extent(end)); break;
       case 34: id_ = r.text(end); break;
+      case 42: from_ = r.text(end); break;
+      case 48: number_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { ticket: ticket_, name: name_, payload: payload_, id: id_ };
+  return { ticket: ticket_, name: name_, payload: payload_, id: id_, from: from_, number: number_ };
 }
 
 export interface SignalSent {
@@ -1390,6 +1549,7 @@ export interface SignalSent {
   name: string;
   payload: Payload | undefined;
   number: number;
+  child: number;
 }
 export interface SignalSentInit {
   op?: number | undefined;
@@ -1397,6 +1557,7 @@ export interface SignalSentInit {
   name?: string | undefined;
   payload?: PayloadInit | undefined;
   number?: number | undefined;
+  child?: number | undefined;
 }
 
 export function encodeSignalSent(w: Writer, m: SignalSentInit): void {
@@ -1405,6 +1566,7 @@ export function encodeSignalSent(w: Writer, m: SignalSentInit): void {
   if (m.name !== undefined && m.name !== "") { w.text(26, m.name); }
   if (m.payload !== undefined) { { const mark = w.begin(34); encodePayload(w, m.payload); w.close(mark); } }
   if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
+  if (m.child !== undefined && m.child !== 0) { w.varint(64); w.varint(m.child); }
 }
 
 export function decodeSignalSent(r: Reader, end: number): SignalSent {
@@ -1413,6 +1575,7 @@ export function decodeSignalSent(r: Reader, end: number): SignalSent {
   let name_: string = "";
   let payload_: Payload | undefined;
   let number_: number = 0;
+  let child_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1422,11 +1585,12 @@ export function decodeSignalSent(r: Reader, end: number): SignalSent {
       case 26: name_ = r.text(end); break;
       case 34: payload_ = decodePayload(r, r.extent(end)); break;
       case 40: number_ = r.varint(); break;
+      case 64: child_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, to: to_, name: name_, payload: payload_, number: number_ };
+  return { op: op_, to: to_, name: name_, payload: payload_, number: number_, child: child_ };
 }
 
 export interface SignalSettled {
@@ -1607,6 +1771,266 @@ export function decodeResultWaitCancelled(r: Reader, end: number): ResultWaitCan
   }
   r.leave(end);
   return { op: op_, to: to_, number: number_ };
+}
+
+export interface ChildSpawned {
+  op: number;
+  to: string;
+  start: StartOrder | undefined;
+  input: Payload | undefined;
+  closePolicy: number;
+  number: number;
+}
+export interface ChildSpawnedInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  start?: StartOrderInit | undefined;
+  input?: PayloadInit | undefined;
+  closePolicy?: number | undefined;
+  number?: number | undefined;
+}
+
+export function encodeChildSpawned(w: Writer, m: ChildSpawnedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.start !== undefined) { { const mark = w.begin(26); encodeStartOrder(w, m.start); w.close(mark); } }
+  if (m.input !== undefined) { { const mark = w.begin(34); encodePayload(w, m.input); w.close(mark); } }
+  if (m.closePolicy !== undefined && m.closePolicy !== 0) { w.varint(40); w.varint(m.closePolicy); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(48); w.varint(m.number); }
+}
+
+export function decodeChildSpawned(r: Reader, end: number): ChildSpawned {
+  let op_: number = 0;
+  let to_: string = "";
+  let start_: StartOrder | undefined;
+  let input_: Payload | undefined;
+  let closePolicy_: number = 0;
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 26: start_ = decodeStartOrder(r, r.extent(end)); break;
+      case 34: input_ = decodePayload(r, r.extent(end)); break;
+      case 40: closePolicy_ = r.varint(); break;
+      case 48: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, start: start_, input: input_, closePolicy: closePolicy_, number: number_ };
+}
+
+export interface ChildStarted {
+  op: number;
+  from: string;
+  number: number;
+  generation: number;
+  ticket: number;
+  attached: boolean;
+  failure: Failure | undefined;
+}
+export interface ChildStartedInit {
+  op?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  generation?: number | undefined;
+  ticket?: number | undefined;
+  attached?: boolean | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeChildStarted(w: Writer, m: ChildStartedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.from !== undefined && m.from !== "") { w.text(18, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(40); w.varint(m.ticket); }
+  if (m.attached === true) { w.varint(48); w.varint(1); }
+  if (m.failure !== undefined) { { const mark = w.begin(58); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeChildStarted(r: Reader, end: number): ChildStarted {
+  let op_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  let generation_: number = 0;
+  let ticket_: number = 0;
+  let attached_: boolean = false;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: from_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 40: ticket_ = r.varint(); break;
+      case 48: attached_ = r.varint() !== 0; break;
+      case 58: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, from: from_, number: number_, generation: generation_, ticket: ticket_, attached: attached_, failure: failure_ };
+}
+
+export interface ChildEnded {
+  op: number;
+  from: string;
+  number: number;
+  generation: number;
+  status: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+}
+export interface ChildEndedInit {
+  op?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  generation?: number | undefined;
+  status?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeChildEnded(w: Writer, m: ChildEndedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.from !== undefined && m.from !== "") { w.text(18, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(40); w.varint(m.status); }
+  if (m.result !== undefined) { { const mark = w.begin(50); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(58); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeChildEnded(r: Reader, end: number): ChildEnded {
+  let op_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  let generation_: number = 0;
+  let status_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: from_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 40: status_ = r.varint(); break;
+      case 50: result_ = decodePayload(r, r.extent(end)); break;
+      case 58: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, from: from_, number: number_, generation: generation_, status: status_, result: result_, failure: failure_ };
+}
+
+export interface CancelSent {
+  op: number;
+  to: string;
+  reason: string;
+  child: number;
+  number: number;
+}
+export interface CancelSentInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  reason?: string | undefined;
+  child?: number | undefined;
+  number?: number | undefined;
+}
+
+export function encodeCancelSent(w: Writer, m: CancelSentInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(26, m.reason); }
+  if (m.child !== undefined && m.child !== 0) { w.varint(32); w.varint(m.child); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
+}
+
+export function decodeCancelSent(r: Reader, end: number): CancelSent {
+  let op_: number = 0;
+  let to_: string = "";
+  let reason_: string = "";
+  let child_: number = 0;
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 26: reason_ = r.text(end); break;
+      case 32: child_ = r.varint(); break;
+      case 40: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, reason: reason_, child: child_, number: number_ };
+}
+
+export interface CancelSettled {
+  op: number;
+  failure: Failure | undefined;
+}
+export interface CancelSettledInit {
+  op?: number | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeCancelSettled(w: Writer, m: CancelSettledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.failure !== undefined) { { const mark = w.begin(18); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeCancelSettled(r: Reader, end: number): CancelSettled {
+  let op_: number = 0;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, failure: failure_ };
+}
+
+export interface CancelSendCancelled {
+  op: number;
+}
+export interface CancelSendCancelledInit {
+  op?: number | undefined;
+}
+
+export function encodeCancelSendCancelled(w: Writer, m: CancelSendCancelledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+}
+
+export function decodeCancelSendCancelled(r: Reader, end: number): CancelSendCancelled {
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_ };
 }
 
 export interface BundleDeployed {
@@ -2325,6 +2749,10 @@ export const MessageKind = {
   wait: 2,
   waitCancelled: 3,
   result: 4,
+  start: 9,
+  started: 10,
+  cancel: 11,
+  terminate: 12,
 } as const;
 export type MessageKind = (typeof MessageKind)[keyof typeof MessageKind];
 
@@ -2338,6 +2766,11 @@ export interface Message {
   of: number;
   status: number;
   failure: Failure | undefined;
+  start: StartOrder | undefined;
+  child: number;
+  reason: string;
+  ticket: number;
+  attached: boolean;
 }
 export interface MessageInit {
   number?: number | undefined;
@@ -2349,6 +2782,11 @@ export interface MessageInit {
   of?: number | undefined;
   status?: number | undefined;
   failure?: FailureInit | undefined;
+  start?: StartOrderInit | undefined;
+  child?: number | undefined;
+  reason?: string | undefined;
+  ticket?: number | undefined;
+  attached?: boolean | undefined;
 }
 
 export function encodeMessage(w: Writer, m: MessageInit): void {
@@ -2361,6 +2799,11 @@ export function encodeMessage(w: Writer, m: MessageInit): void {
   if (m.of !== undefined && m.of !== 0) { w.varint(56); w.varint(m.of); }
   if (m.status !== undefined && m.status !== 0) { w.varint(64); w.varint(m.status); }
   if (m.failure !== undefined) { { const mark = w.begin(74); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.start !== undefined) { { const mark = w.begin(130); encodeStartOrder(w, m.start); w.close(mark); } }
+  if (m.child !== undefined && m.child !== 0) { w.varint(136); w.varint(m.child); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(146, m.reason); }
+  if (m.ticket !== undefined && m.ticket !== 0) { w.varint(152); w.varint(m.ticket); }
+  if (m.attached === true) { w.varint(160); w.varint(1); }
 }
 
 export function decodeMessage(r: Reader, end: number): Message {
@@ -2373,6 +2816,11 @@ export function decodeMessage(r: Reader, end: number): Message {
   let of_: number = 0;
   let status_: number = 0;
   let failure_: Failure | undefined;
+  let start_: StartOrder | undefined;
+  let child_: number = 0;
+  let reason_: string = "";
+  let ticket_: number = 0;
+  let attached_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2386,11 +2834,16 @@ export function decodeMessage(r: Reader, end: number): Message {
       case 56: of_ = r.varint(); break;
       case 64: status_ = r.varint(); break;
       case 74: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 130: start_ = decodeStartOrder(r, r.extent(end)); break;
+      case 136: child_ = r.varint(); break;
+      case 146: reason_ = r.text(end); break;
+      case 152: ticket_ = r.varint(); break;
+      case 160: attached_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_ };
+  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_ };
 }
 
 export interface Envelope {
@@ -2667,6 +3120,7 @@ export interface InboxTaken {
   kind: number;
   op: number;
   generation: number;
+  of: number;
 }
 export interface InboxTakenInit {
   partition?: string | undefined;
@@ -2677,6 +3131,7 @@ export interface InboxTakenInit {
   kind?: number | undefined;
   op?: number | undefined;
   generation?: number | undefined;
+  of?: number | undefined;
 }
 
 export function encodeInboxTaken(w: Writer, m: InboxTakenInit): void {
@@ -2688,6 +3143,7 @@ export function encodeInboxTaken(w: Writer, m: InboxTakenInit): void {
   if (m.kind !== undefined && m.kind !== 0) { w.varint(48); w.varint(m.kind); }
   if (m.op !== undefined && m.op !== 0) { w.varint(56); w.varint(m.op); }
   if (m.generation !== undefined && m.generation !== 0) { w.varint(64); w.varint(m.generation); }
+  if (m.of !== undefined && m.of !== 0) { w.varint(72); w.varint(m.of); }
 }
 
 export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
@@ -2699,6 +3155,7 @@ export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
   let kind_: number = 0;
   let op_: number = 0;
   let generation_: number = 0;
+  let of_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2711,11 +3168,12 @@ export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
       case 48: kind_ = r.varint(); break;
       case 56: op_ = r.varint(); break;
       case 64: generation_ = r.varint(); break;
+      case 72: of_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { partition: partition_, sender: sender_, number: number_, settled: settled_, refusal: refusal_, kind: kind_, op: op_, generation: generation_ };
+  return { partition: partition_, sender: sender_, number: number_, settled: settled_, refusal: refusal_, kind: kind_, op: op_, generation: generation_, of: of_ };
 }
 
 export interface OutboxSettled {
@@ -3225,6 +3683,7 @@ export interface RunState {
   ticket: number;
   queue: Contender[];
   ending: Ending[];
+  startedBy: StartedBy | undefined;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -3265,6 +3724,7 @@ export interface RunStateInit {
   ticket?: number | undefined;
   queue?: readonly ContenderInit[] | undefined;
   ending?: readonly EndingInit[] | undefined;
+  startedBy?: StartedByInit | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -3306,6 +3766,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(296); w.varint(m.ticket); }
   if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(306); encodeContender(w, item); w.close(mark); } }
   if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(314); encodeEnding(w, item); w.close(mark); } }
+  if (m.startedBy !== undefined) { { const mark = w.begin(386); encodeStartedBy(w, m.startedBy); w.close(mark); } }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -3347,6 +3808,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let ticket_: number = 0;
   const queue_: Contender[] = [];
   const ending_: Ending[] = [];
+  let startedBy_: StartedBy | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3389,11 +3851,12 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 296: ticket_ = r.varint(); break;
       case 306: queue_.push(decodeContender(r, r.extent(end))); break;
       case 314: ending_.push(decodeEnding(r, r.extent(end))); break;
+      case 386: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_ };
 }
 
 export interface Contender {
@@ -3407,6 +3870,7 @@ export interface Contender {
   queuedMs: number;
   expiresAtMs: number;
   signal: HeldSignal[];
+  startedBy: StartedBy | undefined;
 }
 export interface ContenderInit {
   ticket?: number | undefined;
@@ -3419,6 +3883,7 @@ export interface ContenderInit {
   queuedMs?: number | undefined;
   expiresAtMs?: number | undefined;
   signal?: readonly HeldSignalInit[] | undefined;
+  startedBy?: StartedByInit | undefined;
 }
 
 export function encodeContender(w: Writer, m: ContenderInit): void {
@@ -3432,6 +3897,7 @@ export function encodeContender(w: Writer, m: ContenderInit): void {
   if (m.queuedMs !== undefined && m.queuedMs !== 0) { w.varint(64); w.varint(m.queuedMs); }
   if (m.expiresAtMs !== undefined && m.expiresAtMs !== 0) { w.varint(72); w.varint(m.expiresAtMs); }
   if (m.signal !== undefined) for (const item of m.signal) { { const mark = w.begin(82); encodeHeldSignal(w, item); w.close(mark); } }
+  if (m.startedBy !== undefined) { { const mark = w.begin(98); encodeStartedBy(w, m.startedBy); w.close(mark); } }
 }
 
 export function decodeContender(r: Reader, end: number): Contender {
@@ -3445,6 +3911,7 @@ export function decodeContender(r: Reader, end: number): Contender {
   let queuedMs_: number = 0;
   let expiresAtMs_: number = 0;
   const signal_: HeldSignal[] = [];
+  let startedBy_: StartedBy | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3459,11 +3926,12 @@ export function decodeContender(r: Reader, end: number): Contender {
       case 64: queuedMs_ = r.varint(); break;
       case 72: expiresAtMs_ = r.varint(); break;
       case 82: signal_.push(decodeHeldSignal(r, r.extent(end))); break;
+      case 98: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { ticket: ticket_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, inputHash: inputHash_, queuedMs: queuedMs_, expiresAtMs: expiresAtMs_, signal: signal_ };
+  return { ticket: ticket_, type: type_, bundle: bundle_, input: input_, deadlineMs: deadlineMs_, idempotencyKey: idempotencyKey_, inputHash: inputHash_, queuedMs: queuedMs_, expiresAtMs: expiresAtMs_, signal: signal_, startedBy: startedBy_ };
 }
 
 export interface HeldSignal {
@@ -3590,6 +4058,9 @@ export interface PendingOp {
   scheduledSeq: number;
   lastFailure: string;
   to: string;
+  closePolicy: number;
+  of: number;
+  started: boolean;
 }
 export interface PendingOpInit {
   op?: number | undefined;
@@ -3605,6 +4076,9 @@ export interface PendingOpInit {
   scheduledSeq?: number | undefined;
   lastFailure?: string | undefined;
   to?: string | undefined;
+  closePolicy?: number | undefined;
+  of?: number | undefined;
+  started?: boolean | undefined;
 }
 
 export function encodePendingOp(w: Writer, m: PendingOpInit): void {
@@ -3621,6 +4095,9 @@ export function encodePendingOp(w: Writer, m: PendingOpInit): void {
   if (m.scheduledSeq !== undefined && m.scheduledSeq !== 0) { w.varint(88); w.varint(m.scheduledSeq); }
   if (m.lastFailure !== undefined && m.lastFailure !== "") { w.text(98, m.lastFailure); }
   if (m.to !== undefined && m.to !== "") { w.text(106, m.to); }
+  if (m.closePolicy !== undefined && m.closePolicy !== 0) { w.varint(128); w.varint(m.closePolicy); }
+  if (m.of !== undefined && m.of !== 0) { w.varint(136); w.varint(m.of); }
+  if (m.started === true) { w.varint(144); w.varint(1); }
 }
 
 export function decodePendingOp(r: Reader, end: number): PendingOp {
@@ -3637,6 +4114,9 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
   let scheduledSeq_: number = 0;
   let lastFailure_: string = "";
   let to_: string = "";
+  let closePolicy_: number = 0;
+  let of_: number = 0;
+  let started_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3654,11 +4134,14 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
       case 88: scheduledSeq_ = r.varint(); break;
       case 98: lastFailure_ = r.text(end); break;
       case 106: to_ = r.text(end); break;
+      case 128: closePolicy_ = r.varint(); break;
+      case 136: of_ = r.varint(); break;
+      case 144: started_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_ };
+  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_, closePolicy: closePolicy_, of: of_, started: started_ };
 }
 
 export interface ShardHeader {
@@ -3807,6 +4290,8 @@ export const CommandKind = {
   cancelled: 7,
   sendSignal: 8,
   awaitResult: 9,
+  spawn: 20,
+  cancelRun: 21,
 } as const;
 export type CommandKind = (typeof CommandKind)[keyof typeof CommandKind];
 
@@ -4271,6 +4756,11 @@ export interface Command {
   durationMs: number;
   failure: Failure | undefined;
   to: string;
+  start: StartOrder | undefined;
+  closePolicy: number;
+  child: number;
+  reason: string;
+  ownCode: boolean;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -4281,6 +4771,11 @@ export interface CommandInit {
   durationMs?: number | undefined;
   failure?: FailureInit | undefined;
   to?: string | undefined;
+  start?: StartOrderInit | undefined;
+  closePolicy?: number | undefined;
+  child?: number | undefined;
+  reason?: string | undefined;
+  ownCode?: boolean | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -4292,6 +4787,11 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.durationMs !== undefined && m.durationMs !== 0) { w.varint(48); w.varint(m.durationMs); }
   if (m.failure !== undefined) { { const mark = w.begin(58); encodeFailure(w, m.failure); w.close(mark); } }
   if (m.to !== undefined && m.to !== "") { w.text(66, m.to); }
+  if (m.start !== undefined) { { const mark = w.begin(130); encodeStartOrder(w, m.start); w.close(mark); } }
+  if (m.closePolicy !== undefined && m.closePolicy !== 0) { w.varint(136); w.varint(m.closePolicy); }
+  if (m.child !== undefined && m.child !== 0) { w.varint(144); w.varint(m.child); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(154, m.reason); }
+  if (m.ownCode === true) { w.varint(160); w.varint(1); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -4303,6 +4803,11 @@ export function decodeCommand(r: Reader, end: number): Command {
   let durationMs_: number = 0;
   let failure_: Failure | undefined;
   let to_: string = "";
+  let start_: StartOrder | undefined;
+  let closePolicy_: number = 0;
+  let child_: number = 0;
+  let reason_: string = "";
+  let ownCode_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4315,11 +4820,16 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 48: durationMs_ = r.varint(); break;
       case 58: failure_ = decodeFailure(r, r.extent(end)); break;
       case 66: to_ = r.text(end); break;
+      case 130: start_ = decodeStartOrder(r, r.extent(end)); break;
+      case 136: closePolicy_ = r.varint(); break;
+      case 144: child_ = r.varint(); break;
+      case 154: reason_ = r.text(end); break;
+      case 160: ownCode_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_ };
 }
 
 export interface TaskToken {
@@ -5862,6 +6372,7 @@ export interface DescribeReply {
   ticket: number;
   queue: QueuedStart[];
   ending: Ending[];
+  startedBy: StartedBy | undefined;
 }
 export interface DescribeReplyInit {
   summary?: RunSummaryInit | undefined;
@@ -5877,6 +6388,7 @@ export interface DescribeReplyInit {
   ticket?: number | undefined;
   queue?: readonly QueuedStartInit[] | undefined;
   ending?: readonly EndingInit[] | undefined;
+  startedBy?: StartedByInit | undefined;
 }
 
 export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
@@ -5893,6 +6405,7 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(88); w.varint(m.ticket); }
   if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(98); encodeQueuedStart(w, item); w.close(mark); } }
   if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(106); encodeEnding(w, item); w.close(mark); } }
+  if (m.startedBy !== undefined) { { const mark = w.begin(194); encodeStartedBy(w, m.startedBy); w.close(mark); } }
 }
 
 export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
@@ -5909,6 +6422,7 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   let ticket_: number = 0;
   const queue_: QueuedStart[] = [];
   const ending_: Ending[] = [];
+  let startedBy_: StartedBy | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5926,11 +6440,12 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 88: ticket_ = r.varint(); break;
       case 98: queue_.push(decodeQueuedStart(r, r.extent(end))); break;
       case 106: ending_.push(decodeEnding(r, r.extent(end))); break;
+      case 194: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_ };
 }
 
 export interface QueuedStart {
@@ -6026,6 +6541,9 @@ export interface PendingSummary {
   dueMs: number;
   waitsFor: string;
   lastFailure: string;
+  to: string;
+  of: number;
+  closePolicy: number;
 }
 export interface PendingSummaryInit {
   op?: number | undefined;
@@ -6035,6 +6553,9 @@ export interface PendingSummaryInit {
   dueMs?: number | undefined;
   waitsFor?: string | undefined;
   lastFailure?: string | undefined;
+  to?: string | undefined;
+  of?: number | undefined;
+  closePolicy?: number | undefined;
 }
 
 export function encodePendingSummary(w: Writer, m: PendingSummaryInit): void {
@@ -6045,6 +6566,9 @@ export function encodePendingSummary(w: Writer, m: PendingSummaryInit): void {
   if (m.dueMs !== undefined && m.dueMs !== 0) { w.varint(40); w.varint(m.dueMs); }
   if (m.waitsFor !== undefined && m.waitsFor !== "") { w.text(50, m.waitsFor); }
   if (m.lastFailure !== undefined && m.lastFailure !== "") { w.text(58, m.lastFailure); }
+  if (m.to !== undefined && m.to !== "") { w.text(130, m.to); }
+  if (m.of !== undefined && m.of !== 0) { w.varint(136); w.varint(m.of); }
+  if (m.closePolicy !== undefined && m.closePolicy !== 0) { w.varint(144); w.varint(m.closePolicy); }
 }
 
 export function decodePendingSummary(r: Reader, end: number): PendingSummary {
@@ -6055,6 +6579,9 @@ export function decodePendingSummary(r: Reader, end: number): PendingSummary {
   let dueMs_: number = 0;
   let waitsFor_: string = "";
   let lastFailure_: string = "";
+  let to_: string = "";
+  let of_: number = 0;
+  let closePolicy_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6066,11 +6593,14 @@ export function decodePendingSummary(r: Reader, end: number): PendingSummary {
       case 40: dueMs_ = r.varint(); break;
       case 50: waitsFor_ = r.text(end); break;
       case 58: lastFailure_ = r.text(end); break;
+      case 130: to_ = r.text(end); break;
+      case 136: of_ = r.varint(); break;
+      case 144: closePolicy_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, kind: kind_, name: name_, attempt: attempt_, dueMs: dueMs_, waitsFor: waitsFor_, lastFailure: lastFailure_ };
+  return { op: op_, kind: kind_, name: name_, attempt: attempt_, dueMs: dueMs_, waitsFor: waitsFor_, lastFailure: lastFailure_, to: to_, of: of_, closePolicy: closePolicy_ };
 }
 
 export interface HistoryRequest {
@@ -11796,7 +12326,13 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.signalSendCancelled; readonly body: SignalSendCancelled }
   | { readonly kind: typeof EventKind.resultAwaited; readonly body: ResultAwaited }
   | { readonly kind: typeof EventKind.resultReceived; readonly body: ResultReceived }
-  | { readonly kind: typeof EventKind.resultWaitCancelled; readonly body: ResultWaitCancelled };
+  | { readonly kind: typeof EventKind.resultWaitCancelled; readonly body: ResultWaitCancelled }
+  | { readonly kind: typeof EventKind.childSpawned; readonly body: ChildSpawned }
+  | { readonly kind: typeof EventKind.childStarted; readonly body: ChildStarted }
+  | { readonly kind: typeof EventKind.childEnded; readonly body: ChildEnded }
+  | { readonly kind: typeof EventKind.cancelSent; readonly body: CancelSent }
+  | { readonly kind: typeof EventKind.cancelSettled; readonly body: CancelSettled }
+  | { readonly kind: typeof EventKind.cancelSendCancelled; readonly body: CancelSendCancelled };
 
 /** Writes the body that belongs to the event's kind. */
 export function encodeRunEvent(w: Writer, e: RunEvent): void {
@@ -11835,6 +12371,12 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 67: return encodeResultAwaited(w, e.body);
     case 68: return encodeResultReceived(w, e.body);
     case 69: return encodeResultWaitCancelled(w, e.body);
+    case 76: return encodeChildSpawned(w, e.body);
+    case 77: return encodeChildStarted(w, e.body);
+    case 78: return encodeChildEnded(w, e.body);
+    case 79: return encodeCancelSent(w, e.body);
+    case 96: return encodeCancelSettled(w, e.body);
+    case 97: return encodeCancelSendCancelled(w, e.body);
   }
 }
 
@@ -11875,6 +12417,12 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 67: return { kind: EventKind.resultAwaited, body: decodeResultAwaited(r, end) };
     case 68: return { kind: EventKind.resultReceived, body: decodeResultReceived(r, end) };
     case 69: return { kind: EventKind.resultWaitCancelled, body: decodeResultWaitCancelled(r, end) };
+    case 76: return { kind: EventKind.childSpawned, body: decodeChildSpawned(r, end) };
+    case 77: return { kind: EventKind.childStarted, body: decodeChildStarted(r, end) };
+    case 78: return { kind: EventKind.childEnded, body: decodeChildEnded(r, end) };
+    case 79: return { kind: EventKind.cancelSent, body: decodeCancelSent(r, end) };
+    case 96: return { kind: EventKind.cancelSettled, body: decodeCancelSettled(r, end) };
+    case 97: return { kind: EventKind.cancelSendCancelled, body: decodeCancelSendCancelled(r, end) };
     default: return undefined;
   }
 }

@@ -7,6 +7,7 @@ import type { ClusterView } from "#core/placement";
 import { messageOf } from "#core/raft";
 import { decodeTransferRequest, fromBytes, type Identity, type NodeInfo } from "#proto";
 import { type CheckpointStore, MemoryDisk, sealInPlace, TieredSegmentStore } from "#store";
+import { ClusterDeployments } from "../../node/cluster/deployments.ts";
 import { MailRoad } from "../../node/cluster/mail.ts";
 import { Placement } from "../../node/cluster/placement.ts";
 import { servePlacement } from "../../node/cluster/placement-service.ts";
@@ -177,7 +178,7 @@ export class SimNode {
       note,
       send,
       onFault,
-      mail: new MailRoad({ self: id, net, router, shards: hosted }),
+      mail: new MailRoad({ self: id, net, router, shards: hosted, bundles: new ClusterDeployments(placement) }),
       placement: placementDoor(placement, id),
       onLed: (shard, host) => this.onLed(shard, host),
       onWidened: (shard) => this.router.opened(shard),

@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { Failure, Nodes, NodesSchema, Payload } from "./common_pb.js";
+import type { Failure, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/client.proto.
@@ -884,6 +884,13 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
    * @generated from field: repeated hopskip.v1.Ending ending = 13;
    */
   ending: Ending[];
+
+  /**
+   * Who started the newest generation; none = a client did.
+   *
+   * @generated from field: hopskip.v1.StartedBy started_by = 24;
+   */
+  startedBy?: StartedBy | undefined;
 };
 
 /**
@@ -1005,6 +1012,25 @@ export declare type PendingSummary = Message<"hopskip.v1.PendingSummary"> & {
    * @generated from field: string last_failure = 7;
    */
   lastFailure: string;
+
+  /**
+   * Of what is about another run.
+   *
+   * @generated from field: string to = 16;
+   */
+  to: string;
+
+  /**
+   * Of a child: its generation, 0 = not told; a `ParentClosePolicy`.
+   *
+   * @generated from field: uint32 of = 17;
+   */
+  of: number;
+
+  /**
+   * @generated from field: uint32 close_policy = 18;
+   */
+  closePolicy: number;
 };
 
 /**

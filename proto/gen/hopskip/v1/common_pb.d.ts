@@ -2,7 +2,7 @@
 // @generated from file hopskip/v1/common.proto (package hopskip.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
@@ -217,6 +217,98 @@ export declare type ActivityOptions = Message<"hopskip.v1.ActivityOptions"> & {
 export declare const ActivityOptionsSchema: GenMessage<ActivityOptions>;
 
 /**
+ * What is to be started, where a run (or Core itself) starts another one.
+ *
+ * @generated from message hopskip.v1.StartOrder
+ */
+export declare type StartOrder = Message<"hopskip.v1.StartOrder"> & {
+  /**
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * SHA-256 of the code; empty = the newest that is deployed in the namespace of the run.
+   *
+   * @generated from field: bytes bundle = 2;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * As in `RunStarted`.
+   *
+   * @generated from field: uint64 deadline_ms = 3;
+   */
+  deadlineMs: bigint;
+
+  /**
+   * @generated from field: string idempotency_key = 4;
+   */
+  idempotencyKey: string;
+
+  /**
+   * "attach", "reject", "queue" or "supersede".
+   *
+   * @generated from field: string contention = 5;
+   */
+  contention: string;
+
+  /**
+   * Milliseconds that it may wait in the queue; 0 = as long as it takes.
+   *
+   * @generated from field: uint64 budget_ms = 6;
+   */
+  budgetMs: bigint;
+
+  /**
+   * Why the live run is ended, where it supersedes.
+   *
+   * @generated from field: string override_reason = 7;
+   */
+  overrideReason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.StartOrder.
+ * Use `create(StartOrderSchema)` to create a new message.
+ */
+export declare const StartOrderSchema: GenMessage<StartOrder>;
+
+/**
+ * Who started a run, where it was no client: the operation of a partition's generation, by message
+ * `number` from there.
+ *
+ * @generated from message hopskip.v1.StartedBy
+ */
+export declare type StartedBy = Message<"hopskip.v1.StartedBy"> & {
+  /**
+   * @generated from field: string partition = 1;
+   */
+  partition: string;
+
+  /**
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint64 number = 4;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.StartedBy.
+ * Use `create(StartedBySchema)` to create a new message.
+ */
+export declare const StartedBySchema: GenMessage<StartedBy>;
+
+/**
  * gRPC addresses of the live members of the cluster.
  *
  * @generated from message hopskip.v1.Nodes
@@ -240,4 +332,36 @@ export declare type Nodes = Message<"hopskip.v1.Nodes"> & {
  * Use `create(NodesSchema)` to create a new message.
  */
 export declare const NodesSchema: GenMessage<Nodes>;
+
+/**
+ * What becomes of a child when its parent ends, however that does.
+ *
+ * @generated from enum hopskip.v1.ParentClosePolicy
+ */
+export enum ParentClosePolicy {
+  /**
+   * @generated from enum value: PARENT_CLOSE_POLICY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: PARENT_CLOSE_POLICY_TERMINATE = 1;
+   */
+  TERMINATE = 1,
+
+  /**
+   * @generated from enum value: PARENT_CLOSE_POLICY_CANCEL = 2;
+   */
+  CANCEL = 2,
+
+  /**
+   * @generated from enum value: PARENT_CLOSE_POLICY_ABANDON = 3;
+   */
+  ABANDON = 3,
+}
+
+/**
+ * Describes the enum hopskip.v1.ParentClosePolicy.
+ */
+export declare const ParentClosePolicySchema: GenEnum<ParentClosePolicy>;
 

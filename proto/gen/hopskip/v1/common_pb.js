@@ -2,13 +2,13 @@
 // @generated from file hopskip/v1/common.proto (package hopskip.v1, syntax proto3)
 /* eslint-disable */
 
-import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 
 /**
  * Describes the file hopskip/v1/common.proto.
  */
 export const file_hopskip_v1_common = /*@__PURE__*/
-  fileDesc("Chdob3Bza2lwL3YxL2NvbW1vbi5wcm90bxIKaG9wc2tpcC52MSI8CgdQYXlsb2FkEgwKBGRhdGEYASABKAwSIwoDcmVmGAIgASgLMhYuaG9wc2tpcC52MS5EdXJhYmxlUmVmIioKCkR1cmFibGVSZWYSDgoGc2hhMjU2GAEgASgMEgwKBHNpemUYAiABKAQiUAoISWRlbnRpdHkSDgoGaXNzdWVyGAEgASgJEg8KB3N1YmplY3QYAiABKAkSEAoIdmVyaWZpZWQYAyABKAgSEQoJY2F1c2Vfc2VxGAQgASgEIpgBCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRINCgVzdGFjaxgDIAEoCRIkCgdkZXRhaWxzGAQgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEhUKDW5vbl9yZXRyeWFibGUYBSABKAgSIgoFY2F1c2UYBiABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUilAEKC1JldHJ5UG9saWN5EhQKDGF0dGVtcHRzX21heBgBIAEoDRISCgppbml0aWFsX21zGAIgASgEEhcKD2ludGVydmFsX21zX21heBgDIAEoBBIVCg1iYWNrb2ZmX21pbGxpGAQgASgNEhQKDGppdHRlcl9taWxsaRgFIAEoDRIVCg1ub25fcmV0cnlhYmxlGAYgAygJIqEBCg9BY3Rpdml0eU9wdGlvbnMSJgoFcmV0cnkYASABKAsyFy5ob3Bza2lwLnYxLlJldHJ5UG9saWN5EhkKEXN0YXJ0X3RvX2Nsb3NlX21zGAIgASgEEhwKFHNjaGVkdWxlX3RvX2Nsb3NlX21zGAMgASgEEhQKDGhlYXJ0YmVhdF9tcxgEIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkiKQoFTm9kZXMSDwoHYWRkcmVzcxgBIAMoCRIPCgd2ZXJzaW9uGAIgASgEYgZwcm90bzM");
+  fileDesc("Chdob3Bza2lwL3YxL2NvbW1vbi5wcm90bxIKaG9wc2tpcC52MSI8CgdQYXlsb2FkEgwKBGRhdGEYASABKAwSIwoDcmVmGAIgASgLMhYuaG9wc2tpcC52MS5EdXJhYmxlUmVmIioKCkR1cmFibGVSZWYSDgoGc2hhMjU2GAEgASgMEgwKBHNpemUYAiABKAQiUAoISWRlbnRpdHkSDgoGaXNzdWVyGAEgASgJEg8KB3N1YmplY3QYAiABKAkSEAoIdmVyaWZpZWQYAyABKAgSEQoJY2F1c2Vfc2VxGAQgASgEIpgBCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRINCgVzdGFjaxgDIAEoCRIkCgdkZXRhaWxzGAQgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEhUKDW5vbl9yZXRyeWFibGUYBSABKAgSIgoFY2F1c2UYBiABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUilAEKC1JldHJ5UG9saWN5EhQKDGF0dGVtcHRzX21heBgBIAEoDRISCgppbml0aWFsX21zGAIgASgEEhcKD2ludGVydmFsX21zX21heBgDIAEoBBIVCg1iYWNrb2ZmX21pbGxpGAQgASgNEhQKDGppdHRlcl9taWxsaRgFIAEoDRIVCg1ub25fcmV0cnlhYmxlGAYgAygJIqEBCg9BY3Rpdml0eU9wdGlvbnMSJgoFcmV0cnkYASABKAsyFy5ob3Bza2lwLnYxLlJldHJ5UG9saWN5EhkKEXN0YXJ0X3RvX2Nsb3NlX21zGAIgASgEEhwKFHNjaGVkdWxlX3RvX2Nsb3NlX21zGAMgASgEEhQKDGhlYXJ0YmVhdF9tcxgEIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkimAEKClN0YXJ0T3JkZXISDAoEdHlwZRgBIAEoCRIOCgZidW5kbGUYAiABKAwSEwoLZGVhZGxpbmVfbXMYAyABKAQSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEhIKCmNvbnRlbnRpb24YBSABKAkSEQoJYnVkZ2V0X21zGAYgASgEEhcKD292ZXJyaWRlX3JlYXNvbhgHIAEoCSJOCglTdGFydGVkQnkSEQoJcGFydGl0aW9uGAEgASgJEhIKCmdlbmVyYXRpb24YAiABKA0SCgoCb3AYAyABKA0SDgoGbnVtYmVyGAQgASgEIikKBU5vZGVzEg8KB2FkZHJlc3MYASADKAkSDwoHdmVyc2lvbhgCIAEoBCqcAQoRUGFyZW50Q2xvc2VQb2xpY3kSIwofUEFSRU5UX0NMT1NFX1BPTElDWV9VTlNQRUNJRklFRBAAEiEKHVBBUkVOVF9DTE9TRV9QT0xJQ1lfVEVSTUlOQVRFEAESHgoaUEFSRU5UX0NMT1NFX1BPTElDWV9DQU5DRUwQAhIfChtQQVJFTlRfQ0xPU0VfUE9MSUNZX0FCQU5ET04QA2IGcHJvdG8z");
 
 /**
  * Describes the message hopskip.v1.Payload.
@@ -53,9 +53,37 @@ export const ActivityOptionsSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_common, 5);
 
 /**
+ * Describes the message hopskip.v1.StartOrder.
+ * Use `create(StartOrderSchema)` to create a new message.
+ */
+export const StartOrderSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_common, 6);
+
+/**
+ * Describes the message hopskip.v1.StartedBy.
+ * Use `create(StartedBySchema)` to create a new message.
+ */
+export const StartedBySchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_common, 7);
+
+/**
  * Describes the message hopskip.v1.Nodes.
  * Use `create(NodesSchema)` to create a new message.
  */
 export const NodesSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_common, 6);
+  messageDesc(file_hopskip_v1_common, 8);
+
+/**
+ * Describes the enum hopskip.v1.ParentClosePolicy.
+ */
+export const ParentClosePolicySchema = /*@__PURE__*/
+  enumDesc(file_hopskip_v1_common, 0);
+
+/**
+ * What becomes of a child when its parent ends, however that does.
+ *
+ * @generated from enum hopskip.v1.ParentClosePolicy
+ */
+export const ParentClosePolicy = /*@__PURE__*/
+  tsEnum(ParentClosePolicySchema);
 

@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Nodes, Payload } from "./common_pb.js";
+import type { ActivityOptions, Failure, Nodes, Payload, StartOrder } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/dispatch.proto.
@@ -472,6 +472,39 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: string to = 8;
    */
   to: string;
+
+  /**
+   * Of a child: `name` is its type. Its bundle is not said here.
+   *
+   * @generated from field: hopskip.v1.StartOrder start = 16;
+   */
+  start?: StartOrder | undefined;
+
+  /**
+   * A `ParentClosePolicy`.
+   *
+   * @generated from field: uint32 close_policy = 17;
+   */
+  closePolicy: number;
+
+  /**
+   * A signal or a cancellation is for the run that this operation spawned; 0 = for the newest.
+   *
+   * @generated from field: uint32 child = 18;
+   */
+  child: number;
+
+  /**
+   * @generated from field: string reason = 19;
+   */
+  reason: string;
+
+  /**
+   * The child runs on the same code as this run.
+   *
+   * @generated from field: bool own_code = 20;
+   */
+  ownCode: boolean;
 };
 
 /**
@@ -981,6 +1014,16 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_AWAIT_RESULT = 9;
    */
   AWAIT_RESULT = 9,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_SPAWN = 20;
+   */
+  SPAWN = 20,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_CANCEL_RUN = 21;
+   */
+  CANCEL_RUN = 21,
 }
 
 /**

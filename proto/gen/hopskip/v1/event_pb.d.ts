@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Identity, Payload } from "./common_pb.js";
+import type { ActivityOptions, Failure, Identity, Payload, StartedBy, StartOrder } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/event.proto.
@@ -126,6 +126,11 @@ export declare type RunStarted = Message<"hopskip.v1.RunStarted"> & {
    * @generated from field: uint64 ticket = 8;
    */
   ticket: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.StartedBy started_by = 12;
+   */
+  startedBy?: StartedBy | undefined;
 };
 
 /**
@@ -190,6 +195,18 @@ export declare type RunTerminated = Message<"hopskip.v1.RunTerminated"> & {
    * @generated from field: string reason = 1;
    */
   reason: string;
+
+  /**
+   * Partition that asked for it, and the number among its messages to this one; empty = none did.
+   *
+   * @generated from field: string from = 4;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
 };
 
 /**
@@ -299,6 +316,18 @@ export declare type CancelRequested = Message<"hopskip.v1.CancelRequested"> & {
    * @generated from field: string reason = 1;
    */
   reason: string;
+
+  /**
+   * As in `RunTerminated`.
+   *
+   * @generated from field: string from = 4;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
 };
 
 /**
@@ -347,6 +376,11 @@ export declare type StartQueued = Message<"hopskip.v1.StartQueued"> & {
    * @generated from field: uint64 budget_ms = 6;
    */
   budgetMs: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.StartedBy started_by = 12;
+   */
+  startedBy?: StartedBy | undefined;
 };
 
 /**
@@ -391,6 +425,18 @@ export declare type StartCancelled = Message<"hopskip.v1.StartCancelled"> & {
    * @generated from field: string reason = 2;
    */
   reason: string;
+
+  /**
+   * As in `RunTerminated`.
+   *
+   * @generated from field: string from = 4;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
 };
 
 /**
@@ -841,6 +887,18 @@ export declare type SignalQueued = Message<"hopskip.v1.SignalQueued"> & {
    * @generated from field: string id = 4;
    */
   id: string;
+
+  /**
+   * As in `SignalReceived`.
+   *
+   * @generated from field: string from = 5;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 6;
+   */
+  number: bigint;
 };
 
 /**
@@ -879,6 +937,13 @@ export declare type SignalSent = Message<"hopskip.v1.SignalSent"> & {
    * @generated from field: uint64 number = 5;
    */
   number: bigint;
+
+  /**
+   * It is for the run that this operation spawned; 0 = for the newest of its name.
+   *
+   * @generated from field: uint32 child = 8;
+   */
+  child: number;
 };
 
 /**
@@ -1032,6 +1097,227 @@ export declare type ResultWaitCancelled = Message<"hopskip.v1.ResultWaitCancelle
  * Use `create(ResultWaitCancelledSchema)` to create a new message.
  */
 export declare const ResultWaitCancelledSchema: GenMessage<ResultWaitCancelled>;
+
+/**
+ * The run starts run `to`, its child: message `number` between the two partitions.
+ *
+ * @generated from message hopskip.v1.ChildSpawned
+ */
+export declare type ChildSpawned = Message<"hopskip.v1.ChildSpawned"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: hopskip.v1.StartOrder start = 3;
+   */
+  start?: StartOrder | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 4;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * A `ParentClosePolicy`.
+   *
+   * @generated from field: uint32 close_policy = 5;
+   */
+  closePolicy: number;
+
+  /**
+   * @generated from field: uint64 number = 6;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ChildSpawned.
+ * Use `create(ChildSpawnedSchema)` to create a new message.
+ */
+export declare const ChildSpawnedSchema: GenMessage<ChildSpawned>;
+
+/**
+ * The child runs, or waits in its queue as start `ticket` (then `generation` is 0). `attached`: a run
+ * was there already, which is no child. With `failure`, the start was refused, and `number` is 0.
+ *
+ * @generated from message hopskip.v1.ChildStarted
+ */
+export declare type ChildStarted = Message<"hopskip.v1.ChildStarted"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint64 ticket = 5;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: bool attached = 6;
+   */
+  attached: boolean;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 7;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ChildStarted.
+ * Use `create(ChildStartedSchema)` to create a new message.
+ */
+export declare const ChildStartedSchema: GenMessage<ChildStarted>;
+
+/**
+ * How the child ended; as `ResultReceived`.
+ *
+ * @generated from message hopskip.v1.ChildEnded
+ */
+export declare type ChildEnded = Message<"hopskip.v1.ChildEnded"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 status = 5;
+   */
+  status: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 6;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 7;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ChildEnded.
+ * Use `create(ChildEndedSchema)` to create a new message.
+ */
+export declare const ChildEndedSchema: GenMessage<ChildEnded>;
+
+/**
+ * The run asks run `to` to cancel: its child of operation `child`; 0 = the newest run of that name.
+ *
+ * @generated from message hopskip.v1.CancelSent
+ */
+export declare type CancelSent = Message<"hopskip.v1.CancelSent"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: uint32 child = 4;
+   */
+  child: number;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.CancelSent.
+ * Use `create(CancelSentSchema)` to create a new message.
+ */
+export declare const CancelSentSchema: GenMessage<CancelSent>;
+
+/**
+ * The request is in the other's history; with `failure`, it was refused.
+ *
+ * @generated from message hopskip.v1.CancelSettled
+ */
+export declare type CancelSettled = Message<"hopskip.v1.CancelSettled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 2;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.CancelSettled.
+ * Use `create(CancelSettledSchema)` to create a new message.
+ */
+export declare const CancelSettledSchema: GenMessage<CancelSettled>;
+
+/**
+ * The run does not wait for it to be received any more; it is delivered all the same.
+ *
+ * @generated from message hopskip.v1.CancelSendCancelled
+ */
+export declare type CancelSendCancelled = Message<"hopskip.v1.CancelSendCancelled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+};
+
+/**
+ * Describes the message hopskip.v1.CancelSendCancelled.
+ * Use `create(CancelSendCancelledSchema)` to create a new message.
+ */
+export declare const CancelSendCancelledSchema: GenMessage<CancelSendCancelled>;
 
 /**
  * @generated from message hopskip.v1.BundleDeployed
@@ -1799,6 +2085,36 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_RESULT_WAIT_CANCELLED = 69;
    */
   RESULT_WAIT_CANCELLED = 69,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHILD_SPAWNED = 76;
+   */
+  CHILD_SPAWNED = 76,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHILD_STARTED = 77;
+   */
+  CHILD_STARTED = 77,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHILD_ENDED = 78;
+   */
+  CHILD_ENDED = 78,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CANCEL_SENT = 79;
+   */
+  CANCEL_SENT = 79,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CANCEL_SETTLED = 96;
+   */
+  CANCEL_SETTLED = 96,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CANCEL_SEND_CANCELLED = 97;
+   */
+  CANCEL_SEND_CANCELLED = 97,
 
   /**
    * @generated from enum value: EVENT_KIND_BUNDLE_DEPLOYED = 128;

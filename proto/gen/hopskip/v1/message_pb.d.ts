@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
-import type { Failure, Payload } from "./common_pb.js";
+import type { Failure, Payload, StartOrder } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/message.proto.
@@ -72,6 +72,40 @@ export declare type Message = Message$1<"hopskip.v1.Message"> & {
    * @generated from field: hopskip.v1.Failure failure = 9;
    */
   failure?: Failure | undefined;
+
+  /**
+   * Of a start, whose input is `payload`.
+   *
+   * @generated from field: hopskip.v1.StartOrder start = 16;
+   */
+  start?: StartOrder | undefined;
+
+  /**
+   * A signal, a cancellation or a termination is for the run that this operation of the sender's
+   * started, whatever has its name meanwhile; 0 = for the newest run.
+   *
+   * @generated from field: uint32 child = 17;
+   */
+  child: number;
+
+  /**
+   * Of a cancellation or a termination.
+   *
+   * @generated from field: string reason = 18;
+   */
+  reason: string;
+
+  /**
+   * What a start came to: with `of` 0, it waits as this start; or a run of that name was there.
+   *
+   * @generated from field: uint64 ticket = 19;
+   */
+  ticket: bigint;
+
+  /**
+   * @generated from field: bool attached = 20;
+   */
+  attached: boolean;
 };
 
 /**
@@ -366,6 +400,13 @@ export declare type InboxTaken = Message$1<"hopskip.v1.InboxTaken"> & {
    * @generated from field: uint32 generation = 8;
    */
   generation: number;
+
+  /**
+   * A start attached to this generation of the receiver's.
+   *
+   * @generated from field: uint32 of = 9;
+   */
+  of: number;
 };
 
 /**
@@ -471,6 +512,30 @@ export enum MessageKind {
    * @generated from enum value: MESSAGE_KIND_RESULT = 4;
    */
   RESULT = 4,
+
+  /**
+   * Start a run, and tell how it ends.
+   *
+   * @generated from enum value: MESSAGE_KIND_START = 9;
+   */
+  START = 9,
+
+  /**
+   * What came of a start that was not refused.
+   *
+   * @generated from enum value: MESSAGE_KIND_STARTED = 10;
+   */
+  STARTED = 10,
+
+  /**
+   * @generated from enum value: MESSAGE_KIND_CANCEL = 11;
+   */
+  CANCEL = 11,
+
+  /**
+   * @generated from enum value: MESSAGE_KIND_TERMINATE = 12;
+   */
+  TERMINATE = 12,
 }
 
 /**

@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Payload } from "./common_pb.js";
+import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
 import type { Ending } from "./client_pb.js";
 
@@ -233,6 +233,13 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: repeated hopskip.v1.Ending ending = 39;
    */
   ending: Ending[];
+
+  /**
+   * Who started the generation; none = a client did.
+   *
+   * @generated from field: hopskip.v1.StartedBy started_by = 48;
+   */
+  startedBy?: StartedBy | undefined;
 };
 
 /**
@@ -300,6 +307,11 @@ export declare type Contender = Message<"hopskip.v1.Contender"> & {
    * @generated from field: repeated hopskip.v1.HeldSignal signal = 10;
    */
   signal: HeldSignal[];
+
+  /**
+   * @generated from field: hopskip.v1.StartedBy started_by = 12;
+   */
+  startedBy?: StartedBy | undefined;
 };
 
 /**
@@ -473,6 +485,23 @@ export declare type PendingOp = Message<"hopskip.v1.PendingOp"> & {
    * @generated from field: string to = 13;
    */
   to: string;
+
+  /**
+   * Of a child: a `ParentClosePolicy`, its generation (0 = not told), and whether its start was answered.
+   *
+   * @generated from field: uint32 close_policy = 16;
+   */
+  closePolicy: number;
+
+  /**
+   * @generated from field: uint32 of = 17;
+   */
+  of: number;
+
+  /**
+   * @generated from field: bool started = 18;
+   */
+  started: boolean;
 };
 
 /**

@@ -1,0 +1,35 @@
+/** Why a message to another run was refused, as the code of the run that sent it is told. */
+import { limits, type Rejection } from "#core/base";
+import { type Failure, MessageKind } from "#proto";
+import { failureOf } from "./failure.ts";
+
+/** `reason` is the name of a reason; one that only a later version knows is told as it is. */
+export function refusalFailure(kind: MessageKind, to: string, reason: string): Failure {
+  const [type, why] = texts[reason] ?? [reason, `it was refused: ${reason}`];
+  const full = reason === "BUFFER_FULL" ? fullTexts[kind] : undefined;
+  return failureOf(type, `Cannot ${verbs[kind] ?? "reach"} ${to}: ${full ?? why}`, { nonRetryable: true });
+}
+
+const verbs: Partial<Record<number, string>> = {
+  [MessageKind.signal]: "signal",
+  [MessageKind.wait]: "wait for",
+  [MessageKind.start]: "start",
+  [MessageKind.cancel]: "cancel",
+  [MessageKind.terminate]: "terminate",
+};
+
+const fullTexts: Partial<Record<number, string>> = {
+  [MessageKind.wait]: `${limits.awaitersMax} operations wait for it, and no more may`,
+  [MessageKind.start]: `${limits.queuedStartsMax} starts or ${limits.queuedBytesMax} bytes wait in its queue, and no more may`,
+};
+
+const texts: Partial<Record<string, readonly [string, string]>> = {
+  RUN_NOT_FOUND: ["RunNotFoundError", "there is no such run"],
+  RUN_CLOSED: ["RunClosedError", "it has ended"],
+  RUN_QUEUED: ["RunQueuedError", "a start with that idempotency key waits in its queue"],
+  INSTANCE_LIVE: ["InstanceLiveError", "a run of that name is live"],
+  IDEMPOTENCY_CONFLICT: ["IdempotencyConflictError", "its idempotency key was used with another type or input"],
+  WORKFLOW_NOT_DEPLOYED: ["WorkflowNotDeployedError", "no workflow of that type is deployed in its namespace"],
+  BAD_REQUEST: ["BadRequestError", "it supersedes what is live, and gives no override reason"],
+  BUFFER_FULL: ["LimitError", "too much waits for it, and no more may"],
+} satisfies Partial<Record<Rejection["reject"], readonly [string, string]>>;
