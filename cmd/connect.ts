@@ -205,6 +205,7 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     },
     // Asked again by its command: with no worker an answer may never come.
     query: (value) => client.ask<"query">({ kind: "query", value }, false),
+    call: (value) => client.ask<"call">({ kind: "call", value }, true),
     cancel: (run, reason) => client.cancel(run, reason),
     terminate: (run, reason) => client.terminate(run, reason),
     pause: (run, reason) => client.pause(run, reason),

@@ -22,6 +22,7 @@ const contract: Record<Reason, number> = {
   INSTANCE_LIVE: 5,
   IDEMPOTENCY_CONFLICT: 5,
   RUN_CLOSED: 5,
+  ANSWER_NOT_KEPT: 5,
   HISTORY_EXPIRED: 5,
   RUN_QUEUED: 5,
   RUN_BLOCKED: 5,

@@ -49,6 +49,7 @@ const byReason: Record<Reason, ExitCode> = {
   SHARD_BUSY: exit.conflict,
   ALREADY_MEMBER: exit.conflict,
   RUN_CLOSED: exit.conflict,
+  ANSWER_NOT_KEPT: exit.conflict,
   HISTORY_EXPIRED: exit.conflict,
   RUN_QUEUED: exit.conflict,
   RUN_BLOCKED: exit.conflict,
@@ -76,6 +77,7 @@ const nextByReason: Partial<Record<Reason, string>> = {
   RUN_BLOCKED: "see the fault with `hop workflow show`, fix the code, deploy it, then `hop workflow retry RUN --newest`",
   RUN_QUEUED: "see its place with `hop workflow show`, and wait for it with `hop workflow result`",
   HISTORY_EXPIRED: "see what is kept of it with `hop audit` and `hop workflow show`",
+  ANSWER_NOT_KEPT: "read the answer in the run's history with `hop audit`",
   RUN_CLOSED: "see how it ended with `hop workflow show`",
   NODE_NOT_FOUND: "list the nodes with `hop cluster members`",
   SHARD_NOT_FOUND: "list the shards with `hop shard list`",
@@ -100,7 +102,7 @@ const withoutServer = ["dev", "server start", "sql"];
 function nextAfter(reason: Reason, command: string): string | undefined {
   if (reason === "UNAUTHENTICATED" && withoutServer.includes(command)) return undefined;
   if (reason !== "STORE_UNAVAILABLE") return nextByReason[reason];
-  if (command === "workflow query") return needsWorker;
+  if (command === "query" || command === "workflow query") return needsWorker;
   return withoutServer.includes(command) ? undefined : seeCluster;
 }
 

@@ -14,6 +14,8 @@ import {
   decodeBundleDeployed,
   decodeCancelRequested,
   decodeHistoryExpired,
+  decodeMethodAnswered,
+  decodeMethodCalled,
   decodeResultAwaited,
   decodeResultReceived,
   decodeResultWaitCancelled,
@@ -130,6 +132,12 @@ const kinds: Record<number, Kind> = {
   ),
   [EventKind.signalAwaited]: kind("SignalAwaited", decodeSignalAwaited, (m) => `#${m.op} ${m.name}`),
   [EventKind.signalWaitCancelled]: kind("SignalWaitCancelled", decodeSignalWaitCancelled, (m) => `#${m.op}`),
+  [EventKind.methodCalled]: kind("MethodCalled", decodeMethodCalled, (m) =>
+    words(`call ${m.call}`, m.name, payloadText(m.input), m.id !== "" && `id ${m.id}`),
+  ),
+  [EventKind.methodAnswered]: kind("MethodAnswered", decodeMethodAnswered, (m) =>
+    words(`call ${m.call}`, m.rejected && "rejected:", m.failure === undefined ? payloadText(m.result) : failureText(m.failure)),
+  ),
   [EventKind.signalSent]: kind("SignalSent", decodeSignalSent, (m) => words(`#${m.op}`, `${m.name} to ${m.to}`, payloadText(m.payload))),
   [EventKind.signalSettled]: kind("SignalSettled", decodeSignalSettled, (m) =>
     words(`#${m.op}`, m.failure !== undefined && failureText(m.failure)),

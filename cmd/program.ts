@@ -7,6 +7,7 @@
 import { Command, Option } from "commander";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
 import { type ExitCode, UsageError } from "./failure.ts";
+import { messageCommands } from "./message-commands.ts";
 import { formats } from "./output.ts";
 import { runOptions } from "./run-options.ts";
 import { statusWords } from "./status.ts";
@@ -228,6 +229,7 @@ function runCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Run:");
   const run = runOptions(sub(root, "run <type>", "start a workflow; print its id, or with --follow its result"));
   grammar.handle(clientOptions(run), async () => (await import("./command/run.ts")).run);
+  messageCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
 }
 
 function workflowCommands(root: Command, grammar: Grammar): void {
@@ -251,18 +253,7 @@ function workflowCommands(root: Command, grammar: Grammar): void {
     clientOptions(leaf("result <run>", "wait for a run to end and print its result")),
     async () => (await import("./command/workflow-result.ts")).workflowResult,
   );
-  grammar.handle(
-    clientOptions(
-      leaf("signal <run> <name>", "send a signal to a run")
-        .option("--input <json>", "the signal's value: JSON, @file, or - for standard input")
-        .option("--id <id>", "sent again with the same id, the signal counts once"),
-    ),
-    async () => (await import("./command/workflow-signal.ts")).workflowSignal,
-  );
-  grammar.handle(
-    clientOptions(leaf("query <run> <name>", "read a run's state").option("--input <json>", "the query's argument: JSON, @file, or -")),
-    async () => (await import("./command/workflow-query.ts")).workflowQuery,
-  );
+  messageCommands(workflow, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   const act = (name: string, description: string) =>
     leaf(`${name} [run...]`, `${description} (- reads ids from standard input)`)
       .optionsGroup("Runs that are not named:")

@@ -5,6 +5,8 @@
  */
 import { bytesEqual, HopError, toHex } from "#core/base";
 import {
+  type CallReply,
+  type CallRequestInit,
   type DeployReply,
   type DeployRequestInit,
   type DescribeReply,
@@ -48,6 +50,7 @@ export interface Remote {
   result(request: ResultRequestInit): Promise<ResultReply>;
   signal(request: SignalRequestInit): Promise<SignalReply>;
   query(request: QueryRequestInit): Promise<QueryReply>;
+  call(request: CallRequestInit): Promise<CallReply>;
   cancel(run: string, reason: string): Promise<void>;
   terminate(run: string, reason: string): Promise<void>;
   pause(run: string, reason: string): Promise<void>;

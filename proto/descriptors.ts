@@ -75,6 +75,7 @@ const c = codec;
 export const clientMethods = {
   startWorkflow: method(m.startWorkflow, c.encodeStartRequest, c.decodeStartRequest, c.encodeStartReply, c.decodeStartReply),
   sendChannelMessage: method(m.sendChannelMessage, c.encodeSignalRequest, c.decodeSignalRequest, c.encodeSignalReply, c.decodeSignalReply),
+  callMethod: method(m.callMethod, c.encodeCallRequest, c.decodeCallRequest, c.encodeCallReply, c.decodeCallReply),
   queryWorkflow: method(m.queryWorkflow, c.encodeQueryRequest, c.decodeQueryRequest, c.encodeQueryReply, c.decodeQueryReply),
   getResult: method(m.getResult, c.encodeResultRequest, c.decodeResultRequest, c.encodeResultReply, c.decodeResultReply),
   cancelWorkflow: method(m.cancelWorkflow, c.encodeCancelRequest, c.decodeCancelRequest, c.encodeCancelReply, c.decodeCancelReply),

@@ -4,7 +4,7 @@
  * A shell runs effects in the order given; one whose barrier is not reached waits, and those of
  * one barrier keep their order.
  */
-import type { ActivityOptions, Envelope, EnvelopeReply, Outcome, Payload } from "#proto";
+import type { ActivityOptions, Envelope, EnvelopeReply, Failure, Outcome, Payload } from "#proto";
 import type { Rejection } from "./errors.ts";
 import type { Index, Partition, RequestId, RunId, Seq, SessionId, ShardId } from "./ids.ts";
 
@@ -80,12 +80,20 @@ export interface Started {
   readonly ticket?: number;
 }
 
+/** What a method of a run answered. With `failure` there is no result; `rejected`: the input did not pass. */
+export interface MethodOutcome {
+  readonly result: Payload | undefined;
+  readonly failure: Failure | undefined;
+  readonly rejected: boolean;
+}
+
 export type Reply =
   /** `place` in the queue, from 1; left out: it does not wait. */
   | (Started & { readonly kind: "started"; readonly place?: number; readonly outcome?: Outcome })
   | { readonly kind: "signalled"; readonly seq: Seq }
   | { readonly kind: "outcome"; readonly outcome: Outcome; readonly generation: number }
   | { readonly kind: "queried"; readonly result: Payload | undefined }
+  | ({ readonly kind: "called"; readonly seq: Seq } & MethodOutcome)
   | { readonly kind: "resumed"; readonly bundle: Uint8Array }
   | { readonly kind: "done" }
   | { readonly kind: "enveloped"; readonly answer: EnvelopeReply }

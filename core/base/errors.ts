@@ -11,6 +11,7 @@ export const reasons = {
   WORKFLOW_NOT_DEPLOYED: "No deployment holds a workflow of this type",
   QUERY_NOT_FOUND: "The run declares no query of this name",
   QUERY_FAILED: "The query's own code failed",
+  ANSWER_NOT_KEPT: "The method call was answered before, and only the history has the answer",
   BLOB_NOT_FOUND: "Content-addressed storage holds no such blob",
   NODE_NOT_FOUND: "No member of the cluster has this number",
   SHARD_NOT_FOUND: "No shard has this number",

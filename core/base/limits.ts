@@ -33,6 +33,11 @@ export const limits = {
   pendingOpsMax: 10_000,
   /** Signal ids kept to recognise a resent one. */
   signalIdsKept: 64,
+  /** Calls of a run's methods that have no answer yet. */
+  openCallsMax: 1000,
+  /** Answered calls that are recognised when they are sent again, and bytes of the answers kept for that. */
+  answeredCallsKept: 256,
+  answeredBytesKept: 1 * MiB,
   /** Idempotency keys that a run's name remembers: those of its last generations. */
   usedKeysKept: 64,
   /** Before what could not be read is asked for again, in milliseconds. */

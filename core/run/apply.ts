@@ -6,18 +6,14 @@ import { applyCancelRequested, applyClosed, applyResumed } from "./close.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
+import { applyToMethod, closeCalls } from "./method.ts";
 import { applyPaused, applyUnpaused } from "./pause.ts";
 import { applyToQueue } from "./queue.ts";
 import { applyToRemote, cancelWaits } from "./remote.ts";
 import { applySignalAwaited, applySignalReceived } from "./signal.ts";
 import { applyStarted } from "./start.ts";
-import { isLive, type Run } from "./state.ts";
+import { type EventPlace, isLive, type Run } from "./state.ts";
 import { applyTimerStarted } from "./timer.ts";
-
-export interface EventPlace {
-  readonly seq: number;
-  readonly timeMs: number;
-}
 
 /** `inputHash` matters for starts only, queued or not. */
 export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
@@ -71,6 +67,10 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
     case Kind.cancelSent:
       applyToChild(run, event, at);
       break;
+    case Kind.methodCalled:
+    case Kind.methodAnswered:
+      applyToMethod(run, event, at.seq);
+      break;
     case Kind.cancelRequested:
     case Kind.runBlocked:
     case Kind.runResumed:
@@ -82,12 +82,17 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       applyHistoryExpired(run, at.seq);
       break;
     default:
-      cancelWaits(run);
-      closeChildren(run, event.kind);
-      applyClosed(run, event, at.timeMs);
-      tellAwaiters(run);
+      applyEnd(run, event, at);
   }
   if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
+}
+
+function applyEnd(run: Run, event: RunEvent, at: EventPlace): void {
+  cancelWaits(run);
+  closeChildren(run, event.kind);
+  closeCalls(run, at.seq);
+  applyClosed(run, event, at.timeMs);
+  tellAwaiters(run);
 }
 
 type Steered = Extract<

@@ -15,6 +15,7 @@ export function isForGuest(kind: number): boolean {
     kind === EventKind.timerFired ||
     kind === EventKind.signalReceived ||
     kind === EventKind.activityFailed ||
+    kind === EventKind.methodCalled ||
     kind === EventKind.signalSettled ||
     kind === EventKind.resultReceived ||
     kind === EventKind.childStarted ||

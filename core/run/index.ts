@@ -1,6 +1,6 @@
 /** One run: its state, the events it is made of, and the rules for each. */
 export { type Claim, claimed, decideCompleted, decideFailed, decideSchedule, type Timeout, timeoutFailure } from "./activity.ts";
-export { applyEvent, type EventPlace } from "./apply.ts";
+export { applyEvent } from "./apply.ts";
 export { type BlobRef, blobsOf } from "./blob-refs.ts";
 export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideSendCancel, decideSpawn, knowsStart, type SpawnRequest } from "./child.ts";
@@ -11,6 +11,7 @@ export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
 export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
+export { type CallRequest, callText, decideAnswer, decideCall, type FoundCall } from "./method.ts";
 export { decideEnd, isOrder, startOf } from "./order.ts";
 export { applySettled, blankMessage, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
 export { decidePause, decideUnpause, isPaused } from "./pause.ts";
@@ -28,5 +29,17 @@ export { decideAwaitResult, decideSendSignal, decideSettled, decideWaitCancelled
 export type { Sender } from "./sender.ts";
 export { decideSignal, type SignalRequest } from "./signal.ts";
 export { type Contention, contentions, decideNext, decideStart, type StartRequest } from "./start.ts";
-export { attentionMs, dueMs, emptyRun, isClosed, isLive, isSettled, kept, mayBeOffered, type Operation, type Run } from "./state.ts";
+export {
+  attentionMs,
+  dueMs,
+  type EventPlace,
+  emptyRun,
+  isClosed,
+  isLive,
+  isSettled,
+  kept,
+  mayBeOffered,
+  type Operation,
+  type Run,
+} from "./state.ts";
 export { decideTimer } from "./timer.ts";

@@ -9,10 +9,12 @@ import type { Partition, RunId } from "#core/base";
 import { noBytes } from "#core/base";
 import {
   type ActivityOptions,
+  type AnsweredCall,
   type Contender,
   type Ending,
   EventKind,
   type Failure,
+  type OpenCall,
   type Payload,
   RunStatus,
   type StartedBy,
@@ -58,6 +60,12 @@ export interface Operation {
   started: boolean;
 }
 
+/** Where an event stands in its history. */
+export interface EventPlace {
+  readonly seq: number;
+  readonly timeMs: number;
+}
+
 export interface Run {
   readonly run: RunId;
   generation: number;
@@ -91,6 +99,12 @@ export interface Run {
   signalIds: string[];
   /** Signals that came before the workflow asked for them, by name. */
   unclaimed: Map<string, number>;
+  /** Calls of the generation's methods without an answer, by number, the oldest first. */
+  readonly calls: Map<number, OpenCall>;
+  /** Calls with an id that were answered, also of generations before, the latest last. */
+  answeredCalls: AnsweredCall[];
+  /** Number of the generation's latest call. */
+  lastCall: number;
   /** Messages that their receivers have not confirmed, by receiver. */
   readonly outbox: Map<Partition, Pair>;
   /** How many those are. */
@@ -140,6 +154,9 @@ export function emptyRun(run: RunId): Run {
     note: "",
     signalIds: [],
     unclaimed: new Map(),
+    calls: new Map(),
+    answeredCalls: [],
+    lastCall: 0,
     outbox: new Map(),
     unsettled: 0,
     settledTo: new Map(),

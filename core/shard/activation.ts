@@ -13,6 +13,7 @@ import {
   type SpawnRequest,
 } from "#core/run";
 import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type IdentityInit, RunStatus } from "#proto";
+import { answerCall, refuseCallers } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
 import { begin, pump, replay, unseat } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -73,7 +74,9 @@ function block(ctx: ShardContext, live: LiveRun, cause: string, problem: string)
   if (live.run.status !== RunStatus.running) return refuseQueries(ctx, live, "QUERY_FAILED", `Cannot query ${live.id}: ${message}`);
   ctx.append(live, { kind: EventKind.runBlocked, body: { cause, message } }, ctx.core(live.chain.size - 1));
   live.strikes = 0;
-  rejectWaiters(ctx, live, { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${message}` });
+  const rejection = { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${message}` } as const;
+  rejectWaiters(ctx, live, rejection);
+  refuseCallers(ctx, live, rejection);
   refuseQueries(ctx, live, "RUN_BLOCKED", `Cannot query ${live.id}: it is blocked: ${message}`);
 }
 
@@ -135,8 +138,13 @@ const isOperation = (kind: number): boolean => kind <= CommandKind.awaitSignal |
 
 function commandProblem(live: LiveRun, commands: readonly Command[]): string | undefined {
   let next = live.run.nextOp;
+  const answered = new Set<number>();
   for (const c of commands) {
     if (!knownKinds.has(c.kind)) return `Command kind ${c.kind} is not known to this version`;
+    if (c.kind === CommandKind.answerCall) {
+      if (!live.run.calls.has(c.op) || answered.has(c.op)) return `Call ${c.op} has its answer, or was never made`;
+      answered.add(c.op);
+    }
     if (!isOperation(c.kind)) continue;
     if (c.op !== next) return `Operation ${c.op} was issued out of order, want ${next}`;
     next++;
@@ -176,6 +184,10 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
     case CommandKind.awaitResult:
       ctx.append(live, decideAwaitResult(live.run, c.op, c.to), identity);
       return;
+    case CommandKind.answerCall: {
+      const { op: call, payload: result, failure, rejected } = c;
+      return answerCall(ctx, live, { call, result, failure, rejected }, identity);
+    }
     case CommandKind.cancelOp:
       return withdraw(ctx, live, c.op, identity);
     default:

@@ -157,7 +157,7 @@ function settlesSilently(live: LiveRun): boolean {
 }
 
 function mayLeave(ctx: ShardContext, live: LiveRun): boolean {
-  if (live.inFlight || live.tasks.size > 0 || live.waiters.length > 0 || live.queries.length > 0) return false;
+  if (live.inFlight || live.tasks.size > 0 || live.waiters.length > 0 || live.callers.size > 0 || live.queries.length > 0) return false;
   if (live.undelivered.length > 0 || ctx.unassigned.has(live)) return false;
   return attentionMs(live.run) >= ctx.horizonMs;
 }

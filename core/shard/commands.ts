@@ -12,6 +12,7 @@ import {
   type Target,
 } from "#core/run";
 import { type Identity, RunStatus } from "#proto";
+import { forgetCaller, onCall } from "./calls.ts";
 import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
@@ -46,6 +47,8 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
       return onPause(ctx, request, identity, live, command);
     case "resume":
       return onResume(ctx, request, identity, live, command);
+    case "call":
+      return onCall(ctx, request, identity, live, command);
     case "query":
       return askQuery(ctx, live, { request, name: command.name, input: command.input, asked: 0, tries: 0 });
   }
@@ -141,5 +144,7 @@ function onResume(ctx: ShardContext, request: RequestId, identity: Identity, liv
 export function onRequestGone(ctx: ShardContext, request: RequestId): void {
   const live = ctx.waiting.get(request);
   ctx.waiting.delete(request);
-  if (live !== undefined) live.waiters = live.waiters.filter((w) => w.request !== request);
+  if (live === undefined) return;
+  live.waiters = live.waiters.filter((w) => w.request !== request);
+  forgetCaller(live, request);
 }

@@ -112,6 +112,7 @@ function onContender(
       leaveQueue(ctx, live, contender, decideStartCancelled(contender, command.reason), identity);
       return respond(ctx, request, live, { kind: "done" });
     case "query":
+    case "call":
     case "pause":
     case "unpause":
     case "resume": {
@@ -135,4 +136,5 @@ export const verbs = {
   unpause: "unpause",
   "await-result": "wait for",
   query: "query",
+  call: "call a method of",
 } as const;

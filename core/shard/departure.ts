@@ -5,6 +5,7 @@
  * What they became here and is not saved yet is kept until it is: the other shard begins with it.
  */
 import { type Barrier, inRange, type ShardId } from "#core/base";
+import { takeCallers } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 import { leaveWorker, ticketed } from "./outcome.ts";
@@ -51,6 +52,7 @@ function letGo(ctx: ShardContext, live: LiveRun, after: Barrier): void {
     ctx.queries.delete(asked);
     ctx.emit({ kind: "reply", request, reply: { kind: "rejected", rejection }, after });
   }
+  for (const request of takeCallers(ctx, live)) ctx.emit({ kind: "reply", request, reply: { kind: "rejected", rejection }, after });
   live.waiters = [];
   live.queries = [];
   live.fresh = [];

@@ -41,4 +41,9 @@ export function expire(ctx: ShardContext, due: readonly DueHistory[], nowMs: num
 
 /** It is built or asked on a worker, or somebody waits for it. */
 const isInUse = (live: LiveRun) =>
-  live.session !== undefined || live.inFlight || live.tasks.size > 0 || live.waiters.length > 0 || live.queries.length > 0;
+  live.session !== undefined ||
+  live.inFlight ||
+  live.tasks.size > 0 ||
+  live.waiters.length > 0 ||
+  live.callers.size > 0 ||
+  live.queries.length > 0;

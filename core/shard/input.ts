@@ -15,6 +15,8 @@ export type Command =
   | (StartRequest & { readonly kind: "start"; readonly run: RunId; readonly awaitResult: boolean })
   | (Directed & { readonly kind: "signal"; readonly name: string; readonly payload: Payload | undefined; readonly id: string })
   | (Directed & { readonly kind: "query"; readonly name: string; readonly input: Payload | undefined })
+  /** `id`: sent again with the same one, it is the same call; empty = never. */
+  | (Directed & { readonly kind: "call"; readonly name: string; readonly input: Payload | undefined; readonly id: string })
   /** `generation`: also when another followed it; left out or 0 = the newest. */
   | (Directed & { readonly kind: "await-result"; readonly generation?: number })
   | (Directed & { readonly kind: "cancel"; readonly reason: string })

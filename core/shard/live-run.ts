@@ -83,6 +83,8 @@ export class LiveRun {
   /** What senders said of their acks. */
   readonly confirmations = new Map<Partition, Confirmation>();
   waiters: Waiter[] = [];
+  /** Who waits for the answer of a method call, by the call's number. */
+  readonly callers = new Map<number, RequestId[]>();
   queries: WaitingQuery[] = [];
   touchedMs = 0;
 

@@ -2,6 +2,7 @@
 import { assert, type Rejection, type Reply } from "#core/base";
 import { decideExpired, findStart, isOverdue, outcomeOf, type RunEvent } from "#core/run";
 import { type Contender, type Ending, type IdentityInit, RunStatus } from "#proto";
+import { refuseCallers } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
 import { unseat } from "./delivery.ts";
 import type { LiveRun, Waiter } from "./live-run.ts";
@@ -14,6 +15,7 @@ export function closeRun(ctx: ShardContext, live: LiveRun, event: RunEvent, iden
   ctx.append(live, event, identity);
   for (const task of [...live.tasks.values()]) freeTask(ctx, live, task, "The run has ended");
   for (const waiter of takeWaiters(live)) answer(ctx, live, waiter);
+  refuseCallers(ctx, live, { reject: "RUN_CLOSED", message: `Cannot wait for a method of ${live.id}: it ended before it answered` });
   if (live.queries.length === 0) leaveWorker(ctx, live);
 }
 

@@ -38,6 +38,8 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
       return { ...envelope, kind: "signal", value: { run, name: command.name, payload: command.payload, id: command.id } };
     case "query":
       return { ...envelope, kind: "query", value: { run, name: command.name, input: command.input } };
+    case "call":
+      return { ...envelope, kind: "call", value: { run, name: command.name, input: command.input, id: command.id } };
     case "await-result":
       return { ...envelope, kind: "await", value: { run, generation: command.generation } };
     case "cancel":
@@ -86,6 +88,10 @@ export function commandOf(message: ForwardedCommand): Command {
     }
     case "query":
       return { kind: "query", ...addressOf(message.value.run), name: message.value.name, input: message.value.input };
+    case "call": {
+      const { run, name, input, id } = message.value;
+      return { kind: "call", ...addressOf(run), name, input, id };
+    }
     case "await":
       return { kind: "await-result", ...addressOf(message.value.run), generation: message.value.generation };
     case "cancel":
@@ -122,6 +128,10 @@ export function forwardedReplyOf(reply: Reply, hint: () => LeaderHint): Forwarde
       return { kind: "outcome", value: { outcome: reply.outcome, generation: reply.generation } };
     case "queried":
       return { kind: "query", value: { result: reply.result } };
+    case "called": {
+      const { result, failure, rejected, seq } = reply;
+      return { kind: "called", value: { result, failure, rejected, seq } };
+    }
     case "resumed":
       return { kind: "resumed", value: { bundle: reply.bundle } };
     case "done":
@@ -164,6 +174,10 @@ export function replyOf(message: ForwardedReply): { readonly reply: Reply; reado
     }
     case "query":
       return { reply: { kind: "queried", result: message.value.result } };
+    case "called": {
+      const { result, failure, rejected, seq } = message.value;
+      return { reply: { kind: "called", result, failure, rejected, seq: asSeq(seq) } };
+    }
     case "resumed":
       return { reply: { kind: "resumed", bundle: message.value.bundle } };
     case "done":

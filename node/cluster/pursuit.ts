@@ -23,7 +23,7 @@ type Rejected = Extract<Reply, { kind: "rejected" }>;
  */
 export function mayAskAgain(command: Command, { rejection, started }: Rejected, known: Known): boolean {
   if (isUndecided(rejection.reject) || known.isUnsent === true) return true;
-  return rejection.reject === "STORE_UNAVAILABLE" && (command.kind === "await-result" || started !== undefined);
+  return rejection.reject === "STORE_UNAVAILABLE" && (command.kind === "await-result" || command.kind === "call" || started !== undefined);
 }
 
 export interface Pursued {
@@ -152,6 +152,7 @@ const verbs: Readonly<Record<Command["kind"], string>> = {
   start: "start",
   signal: "signal",
   query: "query",
+  call: "call a method of",
   "await-result": "wait for",
   cancel: "cancel",
   terminate: "terminate",

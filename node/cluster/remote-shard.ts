@@ -54,7 +54,10 @@ const decideMsMax = 15_000;
 const waitMsMax = 2 ** 31 - 1;
 
 const isWait = (command: Command) =>
-  command.kind === "await-result" || command.kind === "query" || (command.kind === "start" && command.awaitResult);
+  command.kind === "await-result" ||
+  command.kind === "query" ||
+  command.kind === "call" ||
+  (command.kind === "start" && command.awaitResult);
 
 /** Issues a command; `done` is called exactly once unless the returned function is called first. */
 export function commandRemote(

@@ -5,7 +5,7 @@
 import type { Rejection, ShardId } from "#core/base";
 
 /** Kinds of commands that bring new work; what ends or repairs a run goes on. */
-const producing: ReadonlySet<string> = new Set(["start", "signal"]);
+const producing: ReadonlySet<string> = new Set(["start", "signal", "call"]);
 const retryAfterMs = 1000;
 
 export class HotTails {

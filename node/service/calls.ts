@@ -11,7 +11,17 @@ import { after } from "./long-timer.ts";
 import type { PayloadEdge } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { asHopError, toDetail } from "./status.ts";
-import { checkCancel, checkPause, checkQuery, checkResult, checkResume, checkSignal, checkStart, checkTerminate } from "./validate.ts";
+import {
+  checkCall,
+  checkCancel,
+  checkPause,
+  checkQuery,
+  checkResult,
+  checkResume,
+  checkSignal,
+  checkStart,
+  checkTerminate,
+} from "./validate.ts";
 
 /** Who asks, and the shard-map epoch it routed by (0: it keeps no map). */
 export interface Caller {
@@ -74,6 +84,10 @@ export class Calls {
         const command = checkQuery(item.value);
         this.edge.checkPassing(command.input);
         return { command, ready: undefined, waitMs: 0 };
+      }
+      case "call": {
+        const command = checkCall(item.value);
+        return { command, ready: this.edge.admit([command.input]), waitMs: 0 };
       }
       case "result":
         return { command: checkResult(item.value), ready: undefined, waitMs: item.value.waitMs };
@@ -198,6 +212,10 @@ export function replyItem(request: number, reply: Reply): ReplyItemInit {
       return { request, kind: "result", value: { outcome: reply.outcome, generation: reply.generation } };
     case "queried":
       return { request, kind: "query", value: { result: reply.result } };
+    case "called": {
+      const { result, failure, rejected, seq } = reply;
+      return { request, kind: "call", value: { result, failure, rejected, seq } };
+    }
     case "done":
       return { request, kind: "cancel", value: {} };
     case "rejected":

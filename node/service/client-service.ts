@@ -86,6 +86,7 @@ export class ClientService {
     });
     addUnary(server, edge, m.sendChannelMessage, (value, call) => this.ask(call, calls.prepare({ kind: "signal", value }), "signalled"));
     addUnary(server, edge, m.queryWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "query", value }), "queried"));
+    addUnary(server, edge, m.callMethod, (value, call) => this.ask(call, calls.prepare({ kind: "call", value }), "called"));
     addUnary(server, edge, m.getResult, (value, call) => this.ask(call, calls.prepare({ kind: "result", value }), "outcome"));
     addUnary(server, edge, m.cancelWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "cancel", value }), "done"));
     addUnary(server, edge, m.terminateWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "terminate", value }), "done"));

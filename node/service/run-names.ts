@@ -11,6 +11,11 @@ export function freshInstance(): string {
   return instancePrefix + base32(crypto.getRandomValues(new Uint8Array(randomChars)), randomChars);
 }
 
+/** Id of a method call whose caller gave none: it may be sent again on its way to the run. */
+export function freshCall(): string {
+  return `call_${base32(crypto.getRandomValues(new Uint8Array(randomChars)), randomChars)}`;
+}
+
 /**
  * `wf_` and base32 characters drawn from SHA-256 over namespace, type and idempotency key, so that
  * a start sent again, perhaps to another node, meets the run of the first one.

@@ -9,6 +9,7 @@ import { HopError, limits, nameProblem, namespaceProblem, parseAddress, type Run
 import { contentions } from "#core/run";
 import type { Command } from "#core/shard";
 import type {
+  CallRequest,
   CancelRequest,
   DeployRequest,
   ListRequest,
@@ -22,7 +23,7 @@ import type {
   UnpauseRequest,
 } from "#proto";
 import { runStatusNames } from "#proto";
-import { derivedInstance, freshInstance } from "./run-names.ts";
+import { derivedInstance, freshCall, freshInstance } from "./run-names.ts";
 
 type Of<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
 
@@ -131,6 +132,13 @@ export function checkSignal(m: SignalRequest): Of<"signal"> {
 export function checkQuery(m: QueryRequest): Of<"query"> {
   const doing = "query a run";
   return { kind: "query", ...checkAddress(doing, m.run), name: checkName(doing, "name", m.name), input: m.input };
+}
+
+export function checkCall(m: CallRequest): Of<"call"> {
+  const doing = "call a method";
+  const address = checkAddress(doing, m.run);
+  if (m.id !== "") checkName(doing, "id", m.id);
+  return { kind: "call", ...address, name: checkName(doing, "name", m.name), input: m.input, id: m.id === "" ? freshCall() : m.id };
 }
 
 export function checkResult(m: ResultRequest): Of<"await-result"> {

@@ -414,6 +414,8 @@ export const EventKind = {
   signalAwaited: 49,
   signalWaitCancelled: 50,
   signalQueued: 51,
+  methodCalled: 52,
+  methodAnswered: 53,
   signalSent: 64,
   signalSettled: 65,
   signalSendCancelled: 66,
@@ -1541,6 +1543,86 @@ export function decodeSignalQueued(r: Reader, end: number): SignalQueued {
   }
   r.leave(end);
   return { ticket: ticket_, name: name_, payload: payload_, id: id_, from: from_, number: number_ };
+}
+
+export interface MethodCalled {
+  call: number;
+  name: string;
+  input: Payload | undefined;
+  id: string;
+}
+export interface MethodCalledInit {
+  call?: number | undefined;
+  name?: string | undefined;
+  input?: PayloadInit | undefined;
+  id?: string | undefined;
+}
+
+export function encodeMethodCalled(w: Writer, m: MethodCalledInit): void {
+  if (m.call !== undefined && m.call !== 0) { w.varint(8); w.varint(m.call); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.input !== undefined) { { const mark = w.begin(26); encodePayload(w, m.input); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+}
+
+export function decodeMethodCalled(r: Reader, end: number): MethodCalled {
+  let call_: number = 0;
+  let name_: string = "";
+  let input_: Payload | undefined;
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: call_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 26: input_ = decodePayload(r, r.extent(end)); break;
+      case 34: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { call: call_, name: name_, input: input_, id: id_ };
+}
+
+export interface MethodAnswered {
+  call: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+  rejected: boolean;
+}
+export interface MethodAnsweredInit {
+  call?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+  rejected?: boolean | undefined;
+}
+
+export function encodeMethodAnswered(w: Writer, m: MethodAnsweredInit): void {
+  if (m.call !== undefined && m.call !== 0) { w.varint(8); w.varint(m.call); }
+  if (m.result !== undefined) { { const mark = w.begin(18); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(26); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.rejected === true) { w.varint(32); w.varint(1); }
+}
+
+export function decodeMethodAnswered(r: Reader, end: number): MethodAnswered {
+  let call_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  let rejected_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: call_ = r.varint(); break;
+      case 18: result_ = decodePayload(r, r.extent(end)); break;
+      case 26: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 32: rejected_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { call: call_, result: result_, failure: failure_, rejected: rejected_ };
 }
 
 export interface SignalSent {
@@ -3684,6 +3766,9 @@ export interface RunState {
   queue: Contender[];
   ending: Ending[];
   startedBy: StartedBy | undefined;
+  openCall: OpenCall[];
+  answeredCall: AnsweredCall[];
+  lastCall: number;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -3725,6 +3810,9 @@ export interface RunStateInit {
   queue?: readonly ContenderInit[] | undefined;
   ending?: readonly EndingInit[] | undefined;
   startedBy?: StartedByInit | undefined;
+  openCall?: readonly OpenCallInit[] | undefined;
+  answeredCall?: readonly AnsweredCallInit[] | undefined;
+  lastCall?: number | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -3767,6 +3855,9 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(306); encodeContender(w, item); w.close(mark); } }
   if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(314); encodeEnding(w, item); w.close(mark); } }
   if (m.startedBy !== undefined) { { const mark = w.begin(386); encodeStartedBy(w, m.startedBy); w.close(mark); } }
+  if (m.openCall !== undefined) for (const item of m.openCall) { { const mark = w.begin(482); encodeOpenCall(w, item); w.close(mark); } }
+  if (m.answeredCall !== undefined) for (const item of m.answeredCall) { { const mark = w.begin(490); encodeAnsweredCall(w, item); w.close(mark); } }
+  if (m.lastCall !== undefined && m.lastCall !== 0) { w.varint(496); w.varint(m.lastCall); }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -3809,6 +3900,9 @@ export function decodeRunState(r: Reader, end: number): RunState {
   const queue_: Contender[] = [];
   const ending_: Ending[] = [];
   let startedBy_: StartedBy | undefined;
+  const openCall_: OpenCall[] = [];
+  const answeredCall_: AnsweredCall[] = [];
+  let lastCall_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3852,11 +3946,89 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 306: queue_.push(decodeContender(r, r.extent(end))); break;
       case 314: ending_.push(decodeEnding(r, r.extent(end))); break;
       case 386: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
+      case 482: openCall_.push(decodeOpenCall(r, r.extent(end))); break;
+      case 490: answeredCall_.push(decodeAnsweredCall(r, r.extent(end))); break;
+      case 496: lastCall_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_ };
+}
+
+export interface OpenCall {
+  call: number;
+  name: string;
+  id: string;
+}
+export interface OpenCallInit {
+  call?: number | undefined;
+  name?: string | undefined;
+  id?: string | undefined;
+}
+
+export function encodeOpenCall(w: Writer, m: OpenCallInit): void {
+  if (m.call !== undefined && m.call !== 0) { w.varint(8); w.varint(m.call); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.id !== undefined && m.id !== "") { w.text(26, m.id); }
+}
+
+export function decodeOpenCall(r: Reader, end: number): OpenCall {
+  let call_: number = 0;
+  let name_: string = "";
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: call_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 26: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { call: call_, name: name_, id: id_ };
+}
+
+export interface AnsweredCall {
+  id: string;
+  name: string;
+  seq: number;
+  answer: MethodAnswered | undefined;
+}
+export interface AnsweredCallInit {
+  id?: string | undefined;
+  name?: string | undefined;
+  seq?: number | undefined;
+  answer?: MethodAnsweredInit | undefined;
+}
+
+export function encodeAnsweredCall(w: Writer, m: AnsweredCallInit): void {
+  if (m.id !== undefined && m.id !== "") { w.text(10, m.id); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(24); w.varint(m.seq); }
+  if (m.answer !== undefined) { { const mark = w.begin(34); encodeMethodAnswered(w, m.answer); w.close(mark); } }
+}
+
+export function decodeAnsweredCall(r: Reader, end: number): AnsweredCall {
+  let id_: string = "";
+  let name_: string = "";
+  let seq_: number = 0;
+  let answer_: MethodAnswered | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: id_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      case 24: seq_ = r.varint(); break;
+      case 34: answer_ = decodeMethodAnswered(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, name: name_, seq: seq_, answer: answer_ };
 }
 
 export interface Contender {
@@ -4292,6 +4464,7 @@ export const CommandKind = {
   awaitResult: 9,
   spawn: 20,
   cancelRun: 21,
+  answerCall: 15,
 } as const;
 export type CommandKind = (typeof CommandKind)[keyof typeof CommandKind];
 
@@ -4761,6 +4934,7 @@ export interface Command {
   child: number;
   reason: string;
   ownCode: boolean;
+  rejected: boolean;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -4776,6 +4950,7 @@ export interface CommandInit {
   child?: number | undefined;
   reason?: string | undefined;
   ownCode?: boolean | undefined;
+  rejected?: boolean | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -4792,6 +4967,7 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.child !== undefined && m.child !== 0) { w.varint(144); w.varint(m.child); }
   if (m.reason !== undefined && m.reason !== "") { w.text(154, m.reason); }
   if (m.ownCode === true) { w.varint(160); w.varint(1); }
+  if (m.rejected === true) { w.varint(240); w.varint(1); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -4808,6 +4984,7 @@ export function decodeCommand(r: Reader, end: number): Command {
   let child_: number = 0;
   let reason_: string = "";
   let ownCode_: boolean = false;
+  let rejected_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4825,11 +5002,12 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 144: child_ = r.varint(); break;
       case 154: reason_ = r.text(end); break;
       case 160: ownCode_ = r.varint() !== 0; break;
+      case 240: rejected_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_ };
 }
 
 export interface TaskToken {
@@ -5402,13 +5580,15 @@ export type ClientItem =
   | { request: number; kind: "result"; value: ResultRequest }
   | { request: number; kind: "cancel"; value: CancelRequest }
   | { request: number; kind: "query"; value: QueryRequest }
+  | { request: number; kind: "call"; value: CallRequest }
   | { request: number; kind: "unknown" };
 export type ClientItemInit =
   | { request?: number | undefined; kind: "start"; value: StartRequestInit }
   | { request?: number | undefined; kind: "signal"; value: SignalRequestInit }
   | { request?: number | undefined; kind: "result"; value: ResultRequestInit }
   | { request?: number | undefined; kind: "cancel"; value: CancelRequestInit }
-  | { request?: number | undefined; kind: "query"; value: QueryRequestInit };
+  | { request?: number | undefined; kind: "query"; value: QueryRequestInit }
+  | { request?: number | undefined; kind: "call"; value: CallRequestInit };
 
 export function encodeClientItem(w: Writer, m: ClientItemInit): void {
   if (m.request !== undefined && m.request !== 0) { w.varint(8); w.varint(m.request); }
@@ -5418,6 +5598,7 @@ export function encodeClientItem(w: Writer, m: ClientItemInit): void {
     case "result": { const mark = w.begin(34); encodeResultRequest(w, m.value); w.close(mark); } break;
     case "cancel": { const mark = w.begin(42); encodeCancelRequest(w, m.value); w.close(mark); } break;
     case "query": { const mark = w.begin(50); encodeQueryRequest(w, m.value); w.close(mark); } break;
+    case "call": { const mark = w.begin(82); encodeCallRequest(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -5429,6 +5610,7 @@ export function decodeClientItem(r: Reader, end: number): ClientItem {
   let result_: ResultRequest | undefined;
   let cancel_: CancelRequest | undefined;
   let query_: QueryRequest | undefined;
+  let call_: CallRequest | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5439,6 +5621,7 @@ export function decodeClientItem(r: Reader, end: number): ClientItem {
       case 34: result_ = decodeResultRequest(r, r.extent(end)); choice = 4; break;
       case 42: cancel_ = decodeCancelRequest(r, r.extent(end)); choice = 5; break;
       case 50: query_ = decodeQueryRequest(r, r.extent(end)); choice = 6; break;
+      case 82: call_ = decodeCallRequest(r, r.extent(end)); choice = 10; break;
       default: r.skip(tag, end);
     }
   }
@@ -5448,6 +5631,7 @@ export function decodeClientItem(r: Reader, end: number): ClientItem {
     : choice === 4 ? { request: request_, kind: "result", value: result_ as ResultRequest }
     : choice === 5 ? { request: request_, kind: "cancel", value: cancel_ as CancelRequest }
     : choice === 6 ? { request: request_, kind: "query", value: query_ as QueryRequest }
+    : choice === 10 ? { request: request_, kind: "call", value: call_ as CallRequest }
     : { request: request_, kind: "unknown" };
 }
 
@@ -5459,6 +5643,7 @@ export type ReplyItem =
   | { request: number; kind: "query"; value: QueryReply }
   | { request: number; kind: "error"; value: ErrorDetail }
   | { request: number; kind: "nodes"; value: Nodes }
+  | { request: number; kind: "call"; value: CallReply }
   | { request: number; kind: "unknown" };
 export type ReplyItemInit =
   | { request?: number | undefined; kind: "start"; value: StartReplyInit }
@@ -5467,7 +5652,8 @@ export type ReplyItemInit =
   | { request?: number | undefined; kind: "cancel"; value: CancelReplyInit }
   | { request?: number | undefined; kind: "query"; value: QueryReplyInit }
   | { request?: number | undefined; kind: "error"; value: ErrorDetailInit }
-  | { request?: number | undefined; kind: "nodes"; value: NodesInit };
+  | { request?: number | undefined; kind: "nodes"; value: NodesInit }
+  | { request?: number | undefined; kind: "call"; value: CallReplyInit };
 
 export function encodeReplyItem(w: Writer, m: ReplyItemInit): void {
   if (m.request !== undefined && m.request !== 0) { w.varint(8); w.varint(m.request); }
@@ -5479,6 +5665,7 @@ export function encodeReplyItem(w: Writer, m: ReplyItemInit): void {
     case "query": { const mark = w.begin(50); encodeQueryReply(w, m.value); w.close(mark); } break;
     case "error": { const mark = w.begin(58); encodeErrorDetail(w, m.value); w.close(mark); } break;
     case "nodes": { const mark = w.begin(66); encodeNodes(w, m.value); w.close(mark); } break;
+    case "call": { const mark = w.begin(82); encodeCallReply(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -5492,6 +5679,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
   let query_: QueryReply | undefined;
   let error_: ErrorDetail | undefined;
   let nodes_: Nodes | undefined;
+  let call_: CallReply | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5504,6 +5692,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
       case 50: query_ = decodeQueryReply(r, r.extent(end)); choice = 6; break;
       case 58: error_ = decodeErrorDetail(r, r.extent(end)); choice = 7; break;
       case 66: nodes_ = decodeNodes(r, r.extent(end)); choice = 8; break;
+      case 82: call_ = decodeCallReply(r, r.extent(end)); choice = 10; break;
       default: r.skip(tag, end);
     }
   }
@@ -5515,6 +5704,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
     : choice === 6 ? { request: request_, kind: "query", value: query_ as QueryReply }
     : choice === 7 ? { request: request_, kind: "error", value: error_ as ErrorDetail }
     : choice === 8 ? { request: request_, kind: "nodes", value: nodes_ as Nodes }
+    : choice === 10 ? { request: request_, kind: "call", value: call_ as CallReply }
     : { request: request_, kind: "unknown" };
 }
 
@@ -5846,6 +6036,86 @@ export function decodeQueryReply(r: Reader, end: number): QueryReply {
   }
   r.leave(end);
   return { result: result_ };
+}
+
+export interface CallRequest {
+  run: string;
+  name: string;
+  input: Payload | undefined;
+  id: string;
+}
+export interface CallRequestInit {
+  run?: string | undefined;
+  name?: string | undefined;
+  input?: PayloadInit | undefined;
+  id?: string | undefined;
+}
+
+export function encodeCallRequest(w: Writer, m: CallRequestInit): void {
+  if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.input !== undefined) { { const mark = w.begin(26); encodePayload(w, m.input); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+}
+
+export function decodeCallRequest(r: Reader, end: number): CallRequest {
+  let run_: string = "";
+  let name_: string = "";
+  let input_: Payload | undefined;
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: run_ = r.text(end); break;
+      case 18: name_ = r.text(end); break;
+      case 26: input_ = decodePayload(r, r.extent(end)); break;
+      case 34: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { run: run_, name: name_, input: input_, id: id_ };
+}
+
+export interface CallReply {
+  result: Payload | undefined;
+  failure: Failure | undefined;
+  rejected: boolean;
+  seq: number;
+}
+export interface CallReplyInit {
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+  rejected?: boolean | undefined;
+  seq?: number | undefined;
+}
+
+export function encodeCallReply(w: Writer, m: CallReplyInit): void {
+  if (m.result !== undefined) { { const mark = w.begin(10); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(18); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.rejected === true) { w.varint(24); w.varint(1); }
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(32); w.varint(m.seq); }
+}
+
+export function decodeCallReply(r: Reader, end: number): CallReply {
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  let rejected_: boolean = false;
+  let seq_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: result_ = decodePayload(r, r.extent(end)); break;
+      case 18: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 24: rejected_ = r.varint() !== 0; break;
+      case 32: seq_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { result: result_, failure: failure_, rejected: rejected_, seq: seq_ };
 }
 
 export interface ResultRequest {
@@ -8537,6 +8807,7 @@ export type ForwardedCommand =
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "resume"; value: ResumeRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "pause"; value: PauseRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unpause"; value: UnpauseRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "call"; value: CallRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
 export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "start"; value: StartRequestInit }
@@ -8547,7 +8818,8 @@ export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "terminate"; value: TerminateRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "resume"; value: ResumeRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "pause"; value: PauseRequestInit }
-  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "unpause"; value: UnpauseRequestInit };
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "unpause"; value: UnpauseRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "call"; value: CallRequestInit };
 
 export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void {
   if (m.identity !== undefined) { { const mark = w.begin(10); encodeIdentity(w, m.identity); w.close(mark); } }
@@ -8563,6 +8835,7 @@ export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void
     case "resume": { const mark = w.begin(82); encodeResumeRequest(w, m.value); w.close(mark); } break;
     case "pause": { const mark = w.begin(162); encodePauseRequest(w, m.value); w.close(mark); } break;
     case "unpause": { const mark = w.begin(170); encodeUnpauseRequest(w, m.value); w.close(mark); } break;
+    case "call": { const mark = w.begin(242); encodeCallRequest(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -8580,6 +8853,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
   let resume_: ResumeRequest | undefined;
   let pause_: PauseRequest | undefined;
   let unpause_: UnpauseRequest | undefined;
+  let call_: CallRequest | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8596,6 +8870,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
       case 82: resume_ = decodeResumeRequest(r, r.extent(end)); choice = 10; break;
       case 162: pause_ = decodePauseRequest(r, r.extent(end)); choice = 20; break;
       case 170: unpause_ = decodeUnpauseRequest(r, r.extent(end)); choice = 21; break;
+      case 242: call_ = decodeCallRequest(r, r.extent(end)); choice = 30; break;
       default: r.skip(tag, end);
     }
   }
@@ -8609,6 +8884,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
     : choice === 10 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "resume", value: resume_ as ResumeRequest }
     : choice === 20 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "pause", value: pause_ as PauseRequest }
     : choice === 21 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "unpause", value: unpause_ as UnpauseRequest }
+    : choice === 30 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "call", value: call_ as CallRequest }
     : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
 }
 
@@ -8620,6 +8896,7 @@ export type ForwardedReply =
   | {  kind: "done"; value: CancelReply }
   | {  kind: "resumed"; value: ResumeReply }
   | {  kind: "refused"; value: ForwardRefusal }
+  | {  kind: "called"; value: CallReply }
   | {  kind: "unknown" };
 export type ForwardedReplyInit =
   | {  kind: "start"; value: StartReplyInit }
@@ -8628,7 +8905,8 @@ export type ForwardedReplyInit =
   | {  kind: "outcome"; value: ResultReplyInit }
   | {  kind: "done"; value: CancelReplyInit }
   | {  kind: "resumed"; value: ResumeReplyInit }
-  | {  kind: "refused"; value: ForwardRefusalInit };
+  | {  kind: "refused"; value: ForwardRefusalInit }
+  | {  kind: "called"; value: CallReplyInit };
 
 export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
   switch (m.kind) {
@@ -8639,6 +8917,7 @@ export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
     case "done": { const mark = w.begin(42); encodeCancelReply(w, m.value); w.close(mark); } break;
     case "resumed": { const mark = w.begin(50); encodeResumeReply(w, m.value); w.close(mark); } break;
     case "refused": { const mark = w.begin(58); encodeForwardRefusal(w, m.value); w.close(mark); } break;
+    case "called": { const mark = w.begin(242); encodeCallReply(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -8651,6 +8930,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
   let done_: CancelReply | undefined;
   let resumed_: ResumeReply | undefined;
   let refused_: ForwardRefusal | undefined;
+  let called_: CallReply | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8662,6 +8942,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
       case 42: done_ = decodeCancelReply(r, r.extent(end)); choice = 5; break;
       case 50: resumed_ = decodeResumeReply(r, r.extent(end)); choice = 6; break;
       case 58: refused_ = decodeForwardRefusal(r, r.extent(end)); choice = 7; break;
+      case 242: called_ = decodeCallReply(r, r.extent(end)); choice = 30; break;
       default: r.skip(tag, end);
     }
   }
@@ -8673,6 +8954,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
     : choice === 5 ? { kind: "done", value: done_ as CancelReply }
     : choice === 6 ? { kind: "resumed", value: resumed_ as ResumeReply }
     : choice === 7 ? { kind: "refused", value: refused_ as ForwardRefusal }
+    : choice === 30 ? { kind: "called", value: called_ as CallReply }
     : { kind: "unknown" };
 }
 
@@ -12321,6 +12603,8 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.signalAwaited; readonly body: SignalAwaited }
   | { readonly kind: typeof EventKind.signalWaitCancelled; readonly body: SignalWaitCancelled }
   | { readonly kind: typeof EventKind.signalQueued; readonly body: SignalQueued }
+  | { readonly kind: typeof EventKind.methodCalled; readonly body: MethodCalled }
+  | { readonly kind: typeof EventKind.methodAnswered; readonly body: MethodAnswered }
   | { readonly kind: typeof EventKind.signalSent; readonly body: SignalSent }
   | { readonly kind: typeof EventKind.signalSettled; readonly body: SignalSettled }
   | { readonly kind: typeof EventKind.signalSendCancelled; readonly body: SignalSendCancelled }
@@ -12365,6 +12649,8 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 49: return encodeSignalAwaited(w, e.body);
     case 50: return encodeSignalWaitCancelled(w, e.body);
     case 51: return encodeSignalQueued(w, e.body);
+    case 52: return encodeMethodCalled(w, e.body);
+    case 53: return encodeMethodAnswered(w, e.body);
     case 64: return encodeSignalSent(w, e.body);
     case 65: return encodeSignalSettled(w, e.body);
     case 66: return encodeSignalSendCancelled(w, e.body);
@@ -12411,6 +12697,8 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 49: return { kind: EventKind.signalAwaited, body: decodeSignalAwaited(r, end) };
     case 50: return { kind: EventKind.signalWaitCancelled, body: decodeSignalWaitCancelled(r, end) };
     case 51: return { kind: EventKind.signalQueued, body: decodeSignalQueued(r, end) };
+    case 52: return { kind: EventKind.methodCalled, body: decodeMethodCalled(r, end) };
+    case 53: return { kind: EventKind.methodAnswered, body: decodeMethodAnswered(r, end) };
     case 64: return { kind: EventKind.signalSent, body: decodeSignalSent(r, end) };
     case 65: return { kind: EventKind.signalSettled, body: decodeSignalSettled(r, end) };
     case 66: return { kind: EventKind.signalSendCancelled, body: decodeSignalSendCancelled(r, end) };

@@ -20,6 +20,8 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return sent(op.name, op.to, payload(op.payload, other?.kind === CommandKind.sendSignal ? other.payload : undefined));
     case "await-result":
       return `a wait for the result of ${op.to}`;
+    case "answer-call":
+      return answer(op.call, op.failure, payload(op.result, other?.kind === CommandKind.answerCall ? other.payload : undefined));
     case "cancel-op":
       return `the withdrawal of operation ${op.op}`;
     case "complete":
@@ -43,6 +45,10 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       return sent(command.name ?? "", command.to ?? "", payload(command.payload, other.kind === "send-signal" ? other.payload : undefined));
     case CommandKind.awaitResult:
       return `a wait for the result of ${command.to ?? ""}`;
+    case CommandKind.answerCall: {
+      const result = payload(command.payload, other.kind === "answer-call" ? other.result : undefined);
+      return answer(command.op ?? 0, command.failure, result);
+    }
     case CommandKind.cancelOp:
       return `the withdrawal of operation ${command.op ?? 0}`;
     case CommandKind.complete:
@@ -58,6 +64,8 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
 const sent = (name: string, to: string, value: string) => `signal ${JSON.stringify(name)} to ${to} with payload ${value}`;
+const answer = (call: number, failure: FailureInit | undefined, result: string) =>
+  `the answer to method call ${call} with ${failure === undefined ? `result ${result}` : `${failure.type ?? "Error"}: ${clip(failure.message ?? "", 0)}`}`;
 const failed = (failure: FailureInit | undefined) =>
   `the run's failure with ${failure?.type ?? "Error"}: ${clip(failure?.message ?? "", 0)}`;
 

@@ -11,6 +11,8 @@ import {
   decodeActivityFailed,
   decodeActivityScheduled,
   decodeCancelRequested,
+  decodeMethodAnswered,
+  decodeMethodCalled,
   decodeResultAwaited,
   decodeResultReceived,
   decodeRunCancelled,
@@ -45,6 +47,13 @@ export type RecordedOp = { readonly seq: number } & (
       readonly payload: Payload | undefined;
     }
   | { readonly kind: "await-result"; readonly op: number; readonly to: string }
+  | {
+      readonly kind: "answer-call";
+      readonly call: number;
+      readonly result: Payload | undefined;
+      readonly failure: Failure | undefined;
+      readonly rejected: boolean;
+    }
   | { readonly kind: "cancel-op"; readonly op: number }
   | { readonly kind: "complete"; readonly result: Payload | undefined }
   | { readonly kind: "fail"; readonly failure: Failure | undefined }
@@ -158,6 +167,15 @@ function addDelivery(history: History, event: GuestEvent): boolean {
       history.deliveries.push(delivery);
       return true;
     }
+    case EventKind.methodCalled: {
+      const { call, name, input } = fromBytes(decodeMethodCalled, body);
+      const delivery = { kind: "call" as const, nowMs, call, name, input: noBytes as Uint8Array };
+      take(history, input, (bytes) => {
+        delivery.input = bytes;
+      });
+      history.deliveries.push(delivery);
+      return true;
+    }
     case EventKind.cancelRequested:
       history.deliveries.push({ kind: "cancel", nowMs, reason: fromBytes(decodeCancelRequested, body).reason });
       return true;
@@ -238,6 +256,10 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
     case EventKind.resultAwaited: {
       const { op, to } = fromBytes(decodeResultAwaited, body);
       return { seq, kind: "await-result", op, to };
+    }
+    case EventKind.methodAnswered: {
+      const { call, result, failure, rejected } = fromBytes(decodeMethodAnswered, body);
+      return { seq, kind: "answer-call", call, result, failure, rejected };
     }
     // Those that withdraw an operation begin alike.
     case EventKind.activityCancelled:

@@ -7,7 +7,7 @@
  */
 import { createHash } from "node:crypto";
 import { bytesEqual, noBytes } from "#core/base";
-import { type CommandInit, CommandKind, type PayloadInit } from "#proto";
+import { type CommandInit, CommandKind, type FailureInit, type PayloadInit } from "#proto";
 import { describeCommand, describeRecorded } from "./describe.ts";
 import type { RecordedOp } from "./history.ts";
 
@@ -98,18 +98,27 @@ function agree(recorded: Asked, command: CommandInit): boolean {
       );
     case "await-result":
       return command.kind === CommandKind.awaitResult && command.op === recorded.op && command.to === recorded.to;
+    case "answer-call":
+      return (
+        command.kind === CommandKind.answerCall &&
+        command.op === recorded.call &&
+        (command.rejected ?? false) === recorded.rejected &&
+        (recorded.failure === undefined
+          ? command.failure === undefined && samePayload(recorded.result, command.payload)
+          : sameFailure(recorded.failure, command.failure))
+      );
     case "complete":
       return command.kind === CommandKind.complete && samePayload(recorded.result, command.payload);
     case "fail":
-      // Stacks name places in code, which may have moved.
-      return (
-        command.kind === CommandKind.fail &&
-        (command.failure?.type ?? "") === (recorded.failure?.type ?? "") &&
-        (command.failure?.message ?? "") === (recorded.failure?.message ?? "")
-      );
+      return command.kind === CommandKind.fail && sameFailure(recorded.failure, command.failure);
     case "cancelled":
       return command.kind === CommandKind.cancelled;
   }
+}
+
+/** Stacks name places in code, which may have moved. */
+function sameFailure(recorded: FailureInit | undefined, failure: FailureInit | undefined): boolean {
+  return (failure?.type ?? "") === (recorded?.type ?? "") && (failure?.message ?? "") === (recorded?.message ?? "");
 }
 
 /** Large payloads are recorded by their hash. */

@@ -17,6 +17,8 @@ export type Delivery = { readonly nowMs: number; readonly replay?: boolean } & (
   | { readonly kind: "resolve"; readonly op: number; readonly value: Uint8Array }
   | { readonly kind: "reject"; readonly op: number; readonly failure: FailureInit; readonly attempts?: number }
   | { readonly kind: "signal"; readonly name: string; readonly value: Uint8Array }
+  /** Somebody calls a method; the run answers with a command that names the call's number. */
+  | { readonly kind: "call"; readonly call: number; readonly name: string; readonly input: Uint8Array }
   | { readonly kind: "cancel"; readonly reason: string }
 );
 

@@ -13,6 +13,7 @@ export interface Api {
   signal(name: string): Promise<unknown>;
   withdraw(op: number): void;
   query(name: string, answer: (input: unknown) => unknown): void;
+  method(name: string, handler: (input: unknown) => unknown): void;
   /** Rejects when the run is cancelled. */
   cancelled(): Promise<never>;
 }
@@ -26,6 +27,7 @@ const turn = () => new Promise<void>((done) => setImmediate(done));
 class PlainRun {
   readonly workflow: PlainWorkflow;
   commands: CommandInit[] = [];
+  readonly methods = new Map<string, (input: unknown) => unknown>();
   readonly queries = new Map<string, (input: unknown) => unknown>();
   private nextOp = 1;
   private nowMs = 0;
@@ -57,6 +59,17 @@ class PlainRun {
         const waiting = this.waits.get(delivery.name)?.shift();
         if (waiting !== undefined) waiting(decode(delivery.value));
         else this.buffered.set(delivery.name, [...(this.buffered.get(delivery.name) ?? []), decode(delivery.value)]);
+        return;
+      }
+      case "call": {
+        const { call, name, input } = delivery;
+        const handler = this.methods.get(name);
+        if (handler === undefined) throw new Error(`Calls of ${name} do not wait for its declaration here`);
+        Promise.resolve(handler(decode(input))).then(
+          (value) => this.commands.push({ kind: CommandKind.answerCall, op: call, payload: encode(value) }),
+          (error: Error) =>
+            this.commands.push({ kind: CommandKind.answerCall, op: call, failure: { type: error.name, message: error.message } }),
+        );
         return;
       }
       case "cancel":
@@ -91,6 +104,9 @@ class PlainRun {
       },
       query: (name, answer) => {
         this.queries.set(name, answer);
+      },
+      method: (name, handler) => {
+        this.methods.set(name, handler);
       },
       cancelled: () => new Promise((_, reject) => this.cancels.push(reject)),
     };

@@ -19,7 +19,7 @@ import type {
 import { clientMethods } from "#proto/descriptors";
 import { ClusterClient } from "./cluster-client.ts";
 import { addressList, Endpoints } from "./endpoints.ts";
-import { HopError } from "./errors.ts";
+import { HopError, MethodFailedError } from "./errors.ts";
 import { completedValue, type Outcome, readOutcome } from "./outcome.ts";
 import { fromPayload, toPayload } from "./payload.ts";
 import { Pulse } from "./pulse.ts";
@@ -162,6 +162,13 @@ export class HopClient {
   async query(run: string, query: { readonly name: string; readonly input?: unknown }): Promise<unknown> {
     const value = { run, name: query.name, input: toPayload(query.input) };
     const reply = await this.session.ask<"query">({ kind: "query", value }, true);
+    return fromPayload(reply.result, this.fetchBlob);
+  }
+
+  async call(run: string, call: { readonly method: string; readonly input?: unknown; readonly id?: string }): Promise<unknown> {
+    const { method: name, input, id = `c_${randomName()}` } = call;
+    const reply = await this.session.ask<"call">({ kind: "call", value: { run, name, input: toPayload(input), id } }, true);
+    if (reply.failure !== undefined) throw new MethodFailedError(run, { method: name, failure: reply.failure, isRejected: reply.rejected });
     return fromPayload(reply.result, this.fetchBlob);
   }
 

@@ -69,6 +69,29 @@ export class WorkflowFailedError extends Error {
   }
 }
 
+/** A method that was called did not give a result. `cause` is the failure of its code. */
+export class MethodFailedError extends Error {
+  override name = "MethodFailedError";
+  /** namespace:instance */
+  readonly run: string;
+  readonly method: string;
+  /** Its input did not pass: the method's code did not begin. */
+  readonly isRejected: boolean;
+  readonly failure: Failure;
+
+  constructor(run: string, failed: { readonly method: string; readonly failure: Failure; readonly isRejected: boolean }) {
+    const { method, failure, isRejected } = failed;
+    const how = isRejected ? "did not take its input" : "failed";
+    super(`Method ${JSON.stringify(method)} of ${run} ${how}: ${failure.type === "" ? "" : `${failure.type}: `}${failure.message}`, {
+      cause: remoteError(failure),
+    });
+    this.run = run;
+    this.method = method;
+    this.isRejected = isRejected;
+    this.failure = failure;
+  }
+}
+
 const words: Readonly<Record<FailedStatus, string>> = {
   failed: "failed",
   cancelled: "was cancelled",

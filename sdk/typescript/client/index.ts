@@ -6,6 +6,7 @@ export {
   type FailedStatus,
   HopError,
   InstanceLiveError,
+  MethodFailedError,
   RemoteError,
   RunNotFoundError,
   UnavailableError,

@@ -19,6 +19,7 @@ export interface RunOperations {
   outcome(run: string, options: WaitOptions & { readonly generation?: number }): Promise<Outcome>;
   signal(run: string, signal: { readonly name: string; readonly value?: unknown; readonly id?: string }): Promise<void>;
   query(run: string, query: { readonly name: string; readonly input?: unknown }): Promise<unknown>;
+  call(run: string, call: { readonly method: string; readonly input?: unknown; readonly id?: string }): Promise<unknown>;
   cancel(run: string, reason: string): Promise<void>;
   terminate(run: string, reason: string): Promise<void>;
   pause(run: string, reason: string): Promise<void>;
@@ -72,6 +73,16 @@ export class RunHandle<Output = unknown> {
   /** Reads the run's state through a query of its code. */
   query<Answer = unknown>(name: string, input?: unknown): Promise<Answer> {
     return this.client.query(this.id, { name, input }) as Promise<Answer>;
+  }
+
+  /**
+   * Calls a method of the run's code and waits for its answer. It is made once, whatever fails on the
+   * way; `id`: the same one twice is one call, with one answer. Throws `MethodFailedError` where the
+   * method failed or its validator did not let the input pass, `HopError` RUN_CLOSED when the run
+   * ended without an answer.
+   */
+  call<Answer = unknown>(method: string, input?: unknown, options: { readonly id?: string } = {}): Promise<Answer> {
+    return this.client.call(this.id, { method, input, ...options }) as Promise<Answer>;
   }
 
   /** Asks the run to end: its code is told at its next await and may clean up. */

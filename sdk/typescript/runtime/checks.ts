@@ -1,11 +1,11 @@
 /** Arguments of the public calls: what is allowed, and the errors that say so. */
 
-/** UTF-8 bytes of a signal, query or activity name. */
+/** UTF-8 bytes of a signal, query, method or activity name. */
 export const nameBytesMax = 255;
 /** One hundred years of 365.25 days, in milliseconds: the longest timer. */
 export const timerMsMax = Math.ceil(100 * 365.25 * 24 * 3600 * 1000);
 
-/** Throws a `TypeError` unless `name` can name an activity, a signal or a query. */
+/** Throws a `TypeError` unless `name` can name an activity, a signal, a query or a method. */
 export function checkName(what: string, name: unknown): asserts name is string {
   const problem = nameProblem(name);
   if (problem !== undefined) throw new TypeError(`${what} name ${problem}`);

@@ -19,6 +19,7 @@ export interface Engine {
   sendSignal(address: string, name: string, payload: unknown): Promise<void>;
   resultOf(address: string): Promise<unknown>;
   query(name: string, answer: (input: unknown) => unknown): void;
+  method(name: string, handler: (input: unknown) => unknown, validate: ((input: unknown) => unknown) | undefined): void;
   nowMs(): number;
   random(): number;
   uuid(): string;

@@ -48,6 +48,15 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
     case "outcome":
       if (reply.generation === 0) return endedInQueue(ctx, partition, ticketOf(command), reply.outcome);
       return resultsDelivered(ctx, partition, reply.generation, reply.outcome);
+    case "called": {
+      const found = at.events[reply.seq];
+      ack(ctx, partition, found, `answer at ${reply.seq}`);
+      return claim(
+        rule,
+        found?.kind === Kind.methodAnswered,
+        () => `${partition} answers a call by its event ${reply.seq}, of kind ${found?.kind}`,
+      );
+    }
     case "resumed":
     case "done":
       return ack(ctx, partition, causeOf(ctx.journal, command, reply), command.kind);

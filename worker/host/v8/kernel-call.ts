@@ -29,6 +29,10 @@ export function callOf(run: GuestRun, delivery: Delivery): KernelCall {
     }
     case "signal":
       return { kind: deliveryKind.signal, op: delivery.name.length, head: delivery.name, payload: delivery.value };
+    case "call": {
+      const head = JSON.stringify([delivery.call, delivery.name]);
+      return { kind: deliveryKind.call, op: head.length, head, payload: delivery.input };
+    }
     case "cancel":
       return { kind: deliveryKind.cancel, op: 0, head: delivery.reason, payload: noBytes };
   }

@@ -24,6 +24,8 @@ export const deliveryKind = {
   /** Head: the name; then the input. */
   query: 6,
   drop: 7,
+  /** Head: JSON `[call, name]`; then the input. */
+  call: 8,
 } as const;
 
 export const deliveryFlag = {
@@ -46,6 +48,10 @@ export const record = {
   sendSignal: "G",
   /** op, address */
   awaitResult: "W",
+  /** call, result */
+  answerCall: "M",
+  /** call, JSON `WireFailure`, "1" where the input did not pass and else "0" */
+  failCall: "E",
   /** op */
   cancelOp: "C",
   /** result */

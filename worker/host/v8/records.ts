@@ -54,6 +54,15 @@ function readRecord(cursor: Cursor, into: Records): void {
     case record.awaitResult:
       into.commands.push({ kind: CommandKind.awaitResult, op: cursor.number(), to: cursor.text() });
       break;
+    case record.answerCall:
+      into.commands.push({ kind: CommandKind.answerCall, op: cursor.number(), payload: cursor.payload() });
+      break;
+    case record.failCall: {
+      const op = cursor.number();
+      const failure = failureOf(cursor.json() as WireFailure);
+      into.commands.push({ kind: CommandKind.answerCall, op, failure, rejected: cursor.text() === "1" });
+      break;
+    }
     case record.cancelOp:
       into.commands.push({ kind: CommandKind.cancelOp, op: cursor.number() });
       break;

@@ -87,6 +87,12 @@ export declare type ClientItem = Message<"hopskip.v1.ClientItem"> & {
      */
     value: QueryRequest;
     case: "query";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.CallRequest call = 10;
+     */
+    value: CallRequest;
+    case: "call";
   } | { case: undefined; value?: undefined };
 };
 
@@ -152,6 +158,12 @@ export declare type ReplyItem = Message<"hopskip.v1.ReplyItem"> & {
      */
     value: Nodes;
     case: "nodes";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.CallReply call = 10;
+     */
+    value: CallReply;
+    case: "call";
   } | { case: undefined; value?: undefined };
 };
 
@@ -445,6 +457,76 @@ export declare type QueryReply = Message<"hopskip.v1.QueryReply"> & {
  * Use `create(QueryReplySchema)` to create a new message.
  */
 export declare const QueryReplySchema: GenMessage<QueryReply>;
+
+/**
+ * @generated from message hopskip.v1.CallRequest
+ */
+export declare type CallRequest = Message<"hopskip.v1.CallRequest"> & {
+  /**
+   * @generated from field: string run = 1;
+   */
+  run: string;
+
+  /**
+   * Of the method.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 3;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * Sent again with the same id, it is the same call and has the same answer; empty = one is made.
+   *
+   * @generated from field: string id = 4;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message hopskip.v1.CallRequest.
+ * Use `create(CallRequestSchema)` to create a new message.
+ */
+export declare const CallRequestSchema: GenMessage<CallRequest>;
+
+/**
+ * @generated from message hopskip.v1.CallReply
+ */
+export declare type CallReply = Message<"hopskip.v1.CallReply"> & {
+  /**
+   * @generated from field: hopskip.v1.Payload result = 1;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 2;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * The failure is that its input did not pass; the method's code did not begin.
+   *
+   * @generated from field: bool rejected = 3;
+   */
+  rejected: boolean;
+
+  /**
+   * Sequence of the event that holds the answer.
+   *
+   * @generated from field: uint64 seq = 4;
+   */
+  seq: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.CallReply.
+ * Use `create(CallReplySchema)` to create a new message.
+ */
+export declare const CallReplySchema: GenMessage<CallReply>;
 
 /**
  * @generated from message hopskip.v1.ResultRequest
@@ -1338,6 +1420,16 @@ export declare const WorkflowClient: GenService<{
     methodKind: "unary";
     input: typeof SignalRequestSchema;
     output: typeof SignalReplySchema;
+  },
+  /**
+   * Calls a method of a run and waits for its answer.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.CallMethod
+   */
+  callMethod: {
+    methodKind: "unary";
+    input: typeof CallRequestSchema;
+    output: typeof CallReplySchema;
   },
   /**
    * @generated from rpc hopskip.v1.WorkflowClient.QueryWorkflow

@@ -9,7 +9,7 @@ import { file_hopskip_v1_common } from "./common_pb.js";
  * Describes the file hopskip/v1/client.proto.
  */
 export const file_hopskip_v1_client = /*@__PURE__*/
-  fileDesc("Chdob3Bza2lwL3YxL2NsaWVudC5wcm90bxIKaG9wc2tpcC52MSIzCgtDbGllbnRGcmFtZRIkCgRpdGVtGAEgAygLMhYuaG9wc2tpcC52MS5DbGllbnRJdGVtIjEKClJlcGx5RnJhbWUSIwoEaXRlbRgBIAMoCzIVLmhvcHNraXAudjEuUmVwbHlJdGVtIoICCgpDbGllbnRJdGVtEg8KB3JlcXVlc3QYASABKA0SKQoFc3RhcnQYAiABKAsyGC5ob3Bza2lwLnYxLlN0YXJ0UmVxdWVzdEgAEisKBnNpZ25hbBgDIAEoCzIZLmhvcHNraXAudjEuU2lnbmFsUmVxdWVzdEgAEisKBnJlc3VsdBgEIAEoCzIZLmhvcHNraXAudjEuUmVzdWx0UmVxdWVzdEgAEisKBmNhbmNlbBgFIAEoCzIZLmhvcHNraXAudjEuQ2FuY2VsUmVxdWVzdEgAEikKBXF1ZXJ5GAYgASgLMhguaG9wc2tpcC52MS5RdWVyeVJlcXVlc3RIAEIGCgRraW5kIsUCCglSZXBseUl0ZW0SDwoHcmVxdWVzdBgBIAEoDRInCgVzdGFydBgCIAEoCzIWLmhvcHNraXAudjEuU3RhcnRSZXBseUgAEikKBnNpZ25hbBgDIAEoCzIXLmhvcHNraXAudjEuU2lnbmFsUmVwbHlIABIpCgZyZXN1bHQYBCABKAsyFy5ob3Bza2lwLnYxLlJlc3VsdFJlcGx5SAASKQoGY2FuY2VsGAUgASgLMhcuaG9wc2tpcC52MS5DYW5jZWxSZXBseUgAEicKBXF1ZXJ5GAYgASgLMhYuaG9wc2tpcC52MS5RdWVyeVJlcGx5SAASKAoFZXJyb3IYByABKAsyFy5ob3Bza2lwLnYxLkVycm9yRGV0YWlsSAASIgoFbm9kZXMYCCABKAsyES5ob3Bza2lwLnYxLk5vZGVzSABCBgoEa2luZCJqCgtFcnJvckRldGFpbBIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRIWCg5yZXRyeV9hZnRlcl9tcxgDIAEoBBINCgVlcG9jaBgEIAEoDRITCgtsZWFkZXJfaGludBgFIAEoCSKBAgoMU3RhcnRSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgR0eXBlGAIgASgJEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEhAKCGluc3RhbmNlGAQgASgJEhIKCmNvbnRlbnRpb24YBSABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAYgASgJEhMKC2RlYWRsaW5lX21zGAcgASgEEhQKDGF3YWl0X3Jlc3VsdBgIIAEoCBIOCgZidW5kbGUYCSABKAwSGQoRcmVxdWVzdF9idWRnZXRfbXMYCiABKAQSFwoPb3ZlcnJpZGVfcmVhc29uGAsgASgJIoQBCgpTdGFydFJlcGx5EgsKA3J1bhgBIAEoCRISCgpnZW5lcmF0aW9uGAIgASgNEhAKCGF0dGFjaGVkGAMgASgIEiQKB291dGNvbWUYBCABKAsyEy5ob3Bza2lwLnYxLk91dGNvbWUSDgoGdGlja2V0GAUgASgEEg0KBXBsYWNlGAYgASgNImQKB091dGNvbWUSDgoGc3RhdHVzGAEgASgNEiMKBnJlc3VsdBgCIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAMgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIlwKDVNpZ25hbFJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSJAoHcGF5bG9hZBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgEIAEoCSIaCgtTaWduYWxSZXBseRILCgNzZXEYASABKAQiTQoMUXVlcnlSZXF1ZXN0EgsKA3J1bhgBIAEoCRIMCgRuYW1lGAIgASgJEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkIjEKClF1ZXJ5UmVwbHkSIwoGcmVzdWx0GAEgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkIkEKDVJlc3VsdFJlcXVlc3QSCwoDcnVuGAEgASgJEg8KB3dhaXRfbXMYAiABKAQSEgoKZ2VuZXJhdGlvbhgDIAEoDSJHCgtSZXN1bHRSZXBseRIkCgdvdXRjb21lGAEgASgLMhMuaG9wc2tpcC52MS5PdXRjb21lEhIKCmdlbmVyYXRpb24YAiABKA0iLAoNQ2FuY2VsUmVxdWVzdBILCgNydW4YASABKAkSDgoGcmVhc29uGAIgASgJIg0KC0NhbmNlbFJlcGx5Ii8KEFRlcm1pbmF0ZVJlcXVlc3QSCwoDcnVuGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIQCg5UZXJtaW5hdGVSZXBseSIrCgxQYXVzZVJlcXVlc3QSCwoDcnVuGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIMCgpQYXVzZVJlcGx5Ii0KDlVucGF1c2VSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiDgoMVW5wYXVzZVJlcGx5IjwKDVJlc3VtZVJlcXVlc3QSCwoDcnVuGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIOCgZuZXdlc3QYAyABKAgiHQoLUmVzdW1lUmVwbHkSDgoGYnVuZGxlGAEgASgMImEKC0xpc3RSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZzdGF0dXMYAiABKA0SDAoEdHlwZRgDIAEoCRINCgVsaW1pdBgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJIkkKCUxpc3RSZXBseRIjCgNydW4YASADKAsyFi5ob3Bza2lwLnYxLlJ1blN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqQBCgpSdW5TdW1tYXJ5EgsKA3J1bhgBIAEoCRISCgpnZW5lcmF0aW9uGAIgASgNEgwKBHR5cGUYAyABKAkSDgoGc3RhdHVzGAQgASgNEhIKCnN0YXJ0ZWRfbXMYBSABKAQSEQoJY2xvc2VkX21zGAYgASgEEg4KBmJ1bmRsZRgHIAEoDBIMCgRub3RlGAggASgJEhIKCmV4cGlyZWRfbXMYCSABKAQiHgoPRGVzY3JpYmVSZXF1ZXN0EgsKA3J1bhgBIAEoCSKXAwoNRGVzY3JpYmVSZXBseRInCgdzdW1tYXJ5GAEgASgLMhYuaG9wc2tpcC52MS5SdW5TdW1tYXJ5EgwKBHNpemUYAiABKAQSEQoJbGFzdF9oYXNoGAMgASgMEg0KBXBlYWtzGAQgASgMEgwKBHJvb3QYBSABKAwSKwoHcGVuZGluZxgGIAMoCzIaLmhvcHNraXAudjEuUGVuZGluZ1N1bW1hcnkSJAoHb3V0Y29tZRgHIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRIYChBjYW5jZWxfcmVxdWVzdGVkGAggASgIEhYKDmRlYWRsaW5lX2F0X21zGAkgASgEEhMKC2V4cGlyZWRfZW5kGAogASgEEg4KBnRpY2tldBgLIAEoBBImCgVxdWV1ZRgMIAMoCzIXLmhvcHNraXAudjEuUXVldWVkU3RhcnQSIgoGZW5kaW5nGA0gAygLMhIuaG9wc2tpcC52MS5FbmRpbmcSKQoKc3RhcnRlZF9ieRgYIAEoCzIVLmhvcHNraXAudjEuU3RhcnRlZEJ5InYKC1F1ZXVlZFN0YXJ0Eg4KBnRpY2tldBgBIAEoBBIMCgR0eXBlGAIgASgJEhEKCXF1ZXVlZF9tcxgDIAEoBBIVCg1leHBpcmVzX2F0X21zGAQgASgEEg4KBmJ1bmRsZRgFIAEoDBIPCgdzaWduYWxzGAYgASgNIlIKBkVuZGluZxIOCgZ0aWNrZXQYASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIkCgdvdXRjb21lGAMgASgLMhMuaG9wc2tpcC52MS5PdXRjb21lIrABCg5QZW5kaW5nU3VtbWFyeRIKCgJvcBgBIAEoDRIMCgRraW5kGAIgASgNEgwKBG5hbWUYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRIOCgZkdWVfbXMYBSABKAQSEQoJd2FpdHNfZm9yGAYgASgJEhQKDGxhc3RfZmFpbHVyZRgHIAEoCRIKCgJ0bxgQIAEoCRIKCgJvZhgRIAEoDRIUCgxjbG9zZV9wb2xpY3kYEiABKA0iPwoOSGlzdG9yeVJlcXVlc3QSCwoDcnVuGAEgASgJEhAKCGZyb21fc2VxGAIgASgEEg4KBmZvbGxvdxgDIAEoCCI6CgxIaXN0b3J5Q2h1bmsSDQoFZXZlbnQYASADKAwSDAoEc2l6ZRgCIAEoBBINCgVwZWFrcxgDIAEoDCI/Cg1EZXBsb3lSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRjb2RlGAIgASgMEg0KBXR5cGVzGAMgAygJIi4KC0RlcGxveVJlcGx5Eg4KBmJ1bmRsZRgBIAEoDBIPCgd2ZXJzaW9uGAIgASgNIisKFkxpc3REZXBsb3ltZW50c1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkIKFExpc3REZXBsb3ltZW50c1JlcGx5EioKCmRlcGxveW1lbnQYASADKAsyFi5ob3Bza2lwLnYxLkRlcGxveW1lbnQiUAoKRGVwbG95bWVudBIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgNEhMKC2RlcGxveWVkX21zGAQgASgEIh0KC0Jsb2JSZXF1ZXN0Eg4KBnNoYTI1NhgBIAEoDCIZCglCbG9iQ2h1bmsSDAoEZGF0YRgBIAEoDCISChBMaXN0Tm9kZXNSZXF1ZXN0KoUCCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxABEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAISFQoRUlVOX1NUQVRVU19GQUlMRUQQAxIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAEEhkKFVJVTl9TVEFUVVNfVEVSTUlOQVRFRBAFEhgKFFJVTl9TVEFUVVNfVElNRURfT1VUEAYSFgoSUlVOX1NUQVRVU19CTE9DS0VEEAcSFQoRUlVOX1NUQVRVU19RVUVVRUQQCBIVChFSVU5fU1RBVFVTX1BBVVNFRBAKMq0JCg5Xb3JrZmxvd0NsaWVudBI+CgdTZXNzaW9uEhcuaG9wc2tpcC52MS5DbGllbnRGcmFtZRoWLmhvcHNraXAudjEuUmVwbHlGcmFtZSgBMAESQQoNU3RhcnRXb3JrZmxvdxIYLmhvcHNraXAudjEuU3RhcnRSZXF1ZXN0GhYuaG9wc2tpcC52MS5TdGFydFJlcGx5EkgKElNlbmRDaGFubmVsTWVzc2FnZRIZLmhvcHNraXAudjEuU2lnbmFsUmVxdWVzdBoXLmhvcHNraXAudjEuU2lnbmFsUmVwbHkSQQoNUXVlcnlXb3JrZmxvdxIYLmhvcHNraXAudjEuUXVlcnlSZXF1ZXN0GhYuaG9wc2tpcC52MS5RdWVyeVJlcGx5Ej8KCUdldFJlc3VsdBIZLmhvcHNraXAudjEuUmVzdWx0UmVxdWVzdBoXLmhvcHNraXAudjEuUmVzdWx0UmVwbHkSRAoOQ2FuY2VsV29ya2Zsb3cSGS5ob3Bza2lwLnYxLkNhbmNlbFJlcXVlc3QaFy5ob3Bza2lwLnYxLkNhbmNlbFJlcGx5Ek0KEVRlcm1pbmF0ZVdvcmtmbG93EhwuaG9wc2tpcC52MS5UZXJtaW5hdGVSZXF1ZXN0GhouaG9wc2tpcC52MS5UZXJtaW5hdGVSZXBseRJECg5SZXN1bWVXb3JrZmxvdxIZLmhvcHNraXAudjEuUmVzdW1lUmVxdWVzdBoXLmhvcHNraXAudjEuUmVzdW1lUmVwbHkSQQoNUGF1c2VXb3JrZmxvdxIYLmhvcHNraXAudjEuUGF1c2VSZXF1ZXN0GhYuaG9wc2tpcC52MS5QYXVzZVJlcGx5EkcKD1VucGF1c2VXb3JrZmxvdxIaLmhvcHNraXAudjEuVW5wYXVzZVJlcXVlc3QaGC5ob3Bza2lwLnYxLlVucGF1c2VSZXBseRI/Cg1MaXN0V29ya2Zsb3dzEhcuaG9wc2tpcC52MS5MaXN0UmVxdWVzdBoVLmhvcHNraXAudjEuTGlzdFJlcGx5EkoKEERlc2NyaWJlV29ya2Zsb3cSGy5ob3Bza2lwLnYxLkRlc2NyaWJlUmVxdWVzdBoZLmhvcHNraXAudjEuRGVzY3JpYmVSZXBseRJECgpHZXRIaXN0b3J5EhouaG9wc2tpcC52MS5IaXN0b3J5UmVxdWVzdBoYLmhvcHNraXAudjEuSGlzdG9yeUNodW5rMAESPAoGRGVwbG95EhkuaG9wc2tpcC52MS5EZXBsb3lSZXF1ZXN0GhcuaG9wc2tpcC52MS5EZXBsb3lSZXBseRJXCg9MaXN0RGVwbG95bWVudHMSIi5ob3Bza2lwLnYxLkxpc3REZXBsb3ltZW50c1JlcXVlc3QaIC5ob3Bza2lwLnYxLkxpc3REZXBsb3ltZW50c1JlcGx5EjsKB0dldEJsb2ISFy5ob3Bza2lwLnYxLkJsb2JSZXF1ZXN0GhUuaG9wc2tpcC52MS5CbG9iQ2h1bmswARI8CglMaXN0Tm9kZXMSHC5ob3Bza2lwLnYxLkxpc3ROb2Rlc1JlcXVlc3QaES5ob3Bza2lwLnYxLk5vZGVzYgZwcm90bzM", [file_hopskip_v1_common]);
+  fileDesc("Chdob3Bza2lwL3YxL2NsaWVudC5wcm90bxIKaG9wc2tpcC52MSIzCgtDbGllbnRGcmFtZRIkCgRpdGVtGAEgAygLMhYuaG9wc2tpcC52MS5DbGllbnRJdGVtIjEKClJlcGx5RnJhbWUSIwoEaXRlbRgBIAMoCzIVLmhvcHNraXAudjEuUmVwbHlJdGVtIqsCCgpDbGllbnRJdGVtEg8KB3JlcXVlc3QYASABKA0SKQoFc3RhcnQYAiABKAsyGC5ob3Bza2lwLnYxLlN0YXJ0UmVxdWVzdEgAEisKBnNpZ25hbBgDIAEoCzIZLmhvcHNraXAudjEuU2lnbmFsUmVxdWVzdEgAEisKBnJlc3VsdBgEIAEoCzIZLmhvcHNraXAudjEuUmVzdWx0UmVxdWVzdEgAEisKBmNhbmNlbBgFIAEoCzIZLmhvcHNraXAudjEuQ2FuY2VsUmVxdWVzdEgAEikKBXF1ZXJ5GAYgASgLMhguaG9wc2tpcC52MS5RdWVyeVJlcXVlc3RIABInCgRjYWxsGAogASgLMhcuaG9wc2tpcC52MS5DYWxsUmVxdWVzdEgAQgYKBGtpbmQi7AIKCVJlcGx5SXRlbRIPCgdyZXF1ZXN0GAEgASgNEicKBXN0YXJ0GAIgASgLMhYuaG9wc2tpcC52MS5TdGFydFJlcGx5SAASKQoGc2lnbmFsGAMgASgLMhcuaG9wc2tpcC52MS5TaWduYWxSZXBseUgAEikKBnJlc3VsdBgEIAEoCzIXLmhvcHNraXAudjEuUmVzdWx0UmVwbHlIABIpCgZjYW5jZWwYBSABKAsyFy5ob3Bza2lwLnYxLkNhbmNlbFJlcGx5SAASJwoFcXVlcnkYBiABKAsyFi5ob3Bza2lwLnYxLlF1ZXJ5UmVwbHlIABIoCgVlcnJvchgHIAEoCzIXLmhvcHNraXAudjEuRXJyb3JEZXRhaWxIABIiCgVub2RlcxgIIAEoCzIRLmhvcHNraXAudjEuTm9kZXNIABIlCgRjYWxsGAogASgLMhUuaG9wc2tpcC52MS5DYWxsUmVwbHlIAEIGCgRraW5kImoKC0Vycm9yRGV0YWlsEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEhYKDnJldHJ5X2FmdGVyX21zGAMgASgEEg0KBWVwb2NoGAQgASgNEhMKC2xlYWRlcl9oaW50GAUgASgJIoECCgxTdGFydFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBHR5cGUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSEAoIaW5zdGFuY2UYBCABKAkSEgoKY29udGVudGlvbhgFIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEwoLZGVhZGxpbmVfbXMYByABKAQSFAoMYXdhaXRfcmVzdWx0GAggASgIEg4KBmJ1bmRsZRgJIAEoDBIZChFyZXF1ZXN0X2J1ZGdldF9tcxgKIAEoBBIXCg9vdmVycmlkZV9yZWFzb24YCyABKAkihAEKClN0YXJ0UmVwbHkSCwoDcnVuGAEgASgJEhIKCmdlbmVyYXRpb24YAiABKA0SEAoIYXR0YWNoZWQYAyABKAgSJAoHb3V0Y29tZRgEIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRIOCgZ0aWNrZXQYBSABKAQSDQoFcGxhY2UYBiABKA0iZAoHT3V0Y29tZRIOCgZzdGF0dXMYASABKA0SIwoGcmVzdWx0GAIgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiXAoNU2lnbmFsUmVxdWVzdBILCgNydW4YASABKAkSDAoEbmFtZRgCIAEoCRIkCgdwYXlsb2FkGAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEgoKAmlkGAQgASgJIhoKC1NpZ25hbFJlcGx5EgsKA3NlcRgBIAEoBCJNCgxRdWVyeVJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiMQoKUXVlcnlSZXBseRIjCgZyZXN1bHQYASABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiWAoLQ2FsbFJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYBCABKAkidQoJQ2FsbFJlcGx5EiMKBnJlc3VsdBgBIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAIgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEhAKCHJlamVjdGVkGAMgASgIEgsKA3NlcRgEIAEoBCJBCg1SZXN1bHRSZXF1ZXN0EgsKA3J1bhgBIAEoCRIPCgd3YWl0X21zGAIgASgEEhIKCmdlbmVyYXRpb24YAyABKA0iRwoLUmVzdWx0UmVwbHkSJAoHb3V0Y29tZRgBIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRISCgpnZW5lcmF0aW9uGAIgASgNIiwKDUNhbmNlbFJlcXVlc3QSCwoDcnVuGAEgASgJEg4KBnJlYXNvbhgCIAEoCSINCgtDYW5jZWxSZXBseSIvChBUZXJtaW5hdGVSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiEAoOVGVybWluYXRlUmVwbHkiKwoMUGF1c2VSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiDAoKUGF1c2VSZXBseSItCg5VbnBhdXNlUmVxdWVzdBILCgNydW4YASABKAkSDgoGcmVhc29uGAIgASgJIg4KDFVucGF1c2VSZXBseSI8Cg1SZXN1bWVSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZidW5kbGUYAiABKAwSDgoGbmV3ZXN0GAMgASgIIh0KC1Jlc3VtZVJlcGx5Eg4KBmJ1bmRsZRgBIAEoDCJhCgtMaXN0UmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGc3RhdHVzGAIgASgNEgwKBHR5cGUYAyABKAkSDQoFbGltaXQYBCABKA0SEgoKcGFnZV90b2tlbhgFIAEoCSJJCglMaXN0UmVwbHkSIwoDcnVuGAEgAygLMhYuaG9wc2tpcC52MS5SdW5TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKkAQoKUnVuU3VtbWFyeRILCgNydW4YASABKAkSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoDRISCgpzdGFydGVkX21zGAUgASgEEhEKCWNsb3NlZF9tcxgGIAEoBBIOCgZidW5kbGUYByABKAwSDAoEbm90ZRgIIAEoCRISCgpleHBpcmVkX21zGAkgASgEIh4KD0Rlc2NyaWJlUmVxdWVzdBILCgNydW4YASABKAkilwMKDURlc2NyaWJlUmVwbHkSJwoHc3VtbWFyeRgBIAEoCzIWLmhvcHNraXAudjEuUnVuU3VtbWFyeRIMCgRzaXplGAIgASgEEhEKCWxhc3RfaGFzaBgDIAEoDBINCgVwZWFrcxgEIAEoDBIMCgRyb290GAUgASgMEisKB3BlbmRpbmcYBiADKAsyGi5ob3Bza2lwLnYxLlBlbmRpbmdTdW1tYXJ5EiQKB291dGNvbWUYByABKAsyEy5ob3Bza2lwLnYxLk91dGNvbWUSGAoQY2FuY2VsX3JlcXVlc3RlZBgIIAEoCBIWCg5kZWFkbGluZV9hdF9tcxgJIAEoBBITCgtleHBpcmVkX2VuZBgKIAEoBBIOCgZ0aWNrZXQYCyABKAQSJgoFcXVldWUYDCADKAsyFy5ob3Bza2lwLnYxLlF1ZXVlZFN0YXJ0EiIKBmVuZGluZxgNIAMoCzISLmhvcHNraXAudjEuRW5kaW5nEikKCnN0YXJ0ZWRfYnkYGCABKAsyFS5ob3Bza2lwLnYxLlN0YXJ0ZWRCeSJ2CgtRdWV1ZWRTdGFydBIOCgZ0aWNrZXQYASABKAQSDAoEdHlwZRgCIAEoCRIRCglxdWV1ZWRfbXMYAyABKAQSFQoNZXhwaXJlc19hdF9tcxgEIAEoBBIOCgZidW5kbGUYBSABKAwSDwoHc2lnbmFscxgGIAEoDSJSCgZFbmRpbmcSDgoGdGlja2V0GAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SJAoHb3V0Y29tZRgDIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZSKwAQoOUGVuZGluZ1N1bW1hcnkSCgoCb3AYASABKA0SDAoEa2luZBgCIAEoDRIMCgRuYW1lGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SDgoGZHVlX21zGAUgASgEEhEKCXdhaXRzX2ZvchgGIAEoCRIUCgxsYXN0X2ZhaWx1cmUYByABKAkSCgoCdG8YECABKAkSCgoCb2YYESABKA0SFAoMY2xvc2VfcG9saWN5GBIgASgNIj8KDkhpc3RvcnlSZXF1ZXN0EgsKA3J1bhgBIAEoCRIQCghmcm9tX3NlcRgCIAEoBBIOCgZmb2xsb3cYAyABKAgiOgoMSGlzdG9yeUNodW5rEg0KBWV2ZW50GAEgAygMEgwKBHNpemUYAiABKAQSDQoFcGVha3MYAyABKAwiPwoNRGVwbG95UmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEY29kZRgCIAEoDBINCgV0eXBlcxgDIAMoCSIuCgtEZXBsb3lSZXBseRIOCgZidW5kbGUYASABKAwSDwoHdmVyc2lvbhgCIAEoDSIrChZMaXN0RGVwbG95bWVudHNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCSJCChRMaXN0RGVwbG95bWVudHNSZXBseRIqCgpkZXBsb3ltZW50GAEgAygLMhYuaG9wc2tpcC52MS5EZXBsb3ltZW50IlAKCkRlcGxveW1lbnQSDAoEdHlwZRgBIAEoCRIOCgZidW5kbGUYAiABKAwSDwoHdmVyc2lvbhgDIAEoDRITCgtkZXBsb3llZF9tcxgEIAEoBCIdCgtCbG9iUmVxdWVzdBIOCgZzaGEyNTYYASABKAwiGQoJQmxvYkNodW5rEgwKBGRhdGEYASABKAwiEgoQTGlzdE5vZGVzUmVxdWVzdCqFAgoJUnVuU3RhdHVzEhoKFlJVTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIWChJSVU5fU1RBVFVTX1JVTk5JTkcQARIYChRSVU5fU1RBVFVTX0NPTVBMRVRFRBACEhUKEVJVTl9TVEFUVVNfRkFJTEVEEAMSGAoUUlVOX1NUQVRVU19DQU5DRUxMRUQQBBIZChVSVU5fU1RBVFVTX1RFUk1JTkFURUQQBRIYChRSVU5fU1RBVFVTX1RJTUVEX09VVBAGEhYKElJVTl9TVEFUVVNfQkxPQ0tFRBAHEhUKEVJVTl9TVEFUVVNfUVVFVUVEEAgSFQoRUlVOX1NUQVRVU19QQVVTRUQQCjLrCQoOV29ya2Zsb3dDbGllbnQSPgoHU2Vzc2lvbhIXLmhvcHNraXAudjEuQ2xpZW50RnJhbWUaFi5ob3Bza2lwLnYxLlJlcGx5RnJhbWUoATABEkEKDVN0YXJ0V29ya2Zsb3cSGC5ob3Bza2lwLnYxLlN0YXJ0UmVxdWVzdBoWLmhvcHNraXAudjEuU3RhcnRSZXBseRJIChJTZW5kQ2hhbm5lbE1lc3NhZ2USGS5ob3Bza2lwLnYxLlNpZ25hbFJlcXVlc3QaFy5ob3Bza2lwLnYxLlNpZ25hbFJlcGx5EjwKCkNhbGxNZXRob2QSFy5ob3Bza2lwLnYxLkNhbGxSZXF1ZXN0GhUuaG9wc2tpcC52MS5DYWxsUmVwbHkSQQoNUXVlcnlXb3JrZmxvdxIYLmhvcHNraXAudjEuUXVlcnlSZXF1ZXN0GhYuaG9wc2tpcC52MS5RdWVyeVJlcGx5Ej8KCUdldFJlc3VsdBIZLmhvcHNraXAudjEuUmVzdWx0UmVxdWVzdBoXLmhvcHNraXAudjEuUmVzdWx0UmVwbHkSRAoOQ2FuY2VsV29ya2Zsb3cSGS5ob3Bza2lwLnYxLkNhbmNlbFJlcXVlc3QaFy5ob3Bza2lwLnYxLkNhbmNlbFJlcGx5Ek0KEVRlcm1pbmF0ZVdvcmtmbG93EhwuaG9wc2tpcC52MS5UZXJtaW5hdGVSZXF1ZXN0GhouaG9wc2tpcC52MS5UZXJtaW5hdGVSZXBseRJECg5SZXN1bWVXb3JrZmxvdxIZLmhvcHNraXAudjEuUmVzdW1lUmVxdWVzdBoXLmhvcHNraXAudjEuUmVzdW1lUmVwbHkSQQoNUGF1c2VXb3JrZmxvdxIYLmhvcHNraXAudjEuUGF1c2VSZXF1ZXN0GhYuaG9wc2tpcC52MS5QYXVzZVJlcGx5EkcKD1VucGF1c2VXb3JrZmxvdxIaLmhvcHNraXAudjEuVW5wYXVzZVJlcXVlc3QaGC5ob3Bza2lwLnYxLlVucGF1c2VSZXBseRI/Cg1MaXN0V29ya2Zsb3dzEhcuaG9wc2tpcC52MS5MaXN0UmVxdWVzdBoVLmhvcHNraXAudjEuTGlzdFJlcGx5EkoKEERlc2NyaWJlV29ya2Zsb3cSGy5ob3Bza2lwLnYxLkRlc2NyaWJlUmVxdWVzdBoZLmhvcHNraXAudjEuRGVzY3JpYmVSZXBseRJECgpHZXRIaXN0b3J5EhouaG9wc2tpcC52MS5IaXN0b3J5UmVxdWVzdBoYLmhvcHNraXAudjEuSGlzdG9yeUNodW5rMAESPAoGRGVwbG95EhkuaG9wc2tpcC52MS5EZXBsb3lSZXF1ZXN0GhcuaG9wc2tpcC52MS5EZXBsb3lSZXBseRJXCg9MaXN0RGVwbG95bWVudHMSIi5ob3Bza2lwLnYxLkxpc3REZXBsb3ltZW50c1JlcXVlc3QaIC5ob3Bza2lwLnYxLkxpc3REZXBsb3ltZW50c1JlcGx5EjsKB0dldEJsb2ISFy5ob3Bza2lwLnYxLkJsb2JSZXF1ZXN0GhUuaG9wc2tpcC52MS5CbG9iQ2h1bmswARI8CglMaXN0Tm9kZXMSHC5ob3Bza2lwLnYxLkxpc3ROb2Rlc1JlcXVlc3QaES5ob3Bza2lwLnYxLk5vZGVzYgZwcm90bzM", [file_hopskip_v1_common]);
 
 /**
  * Describes the message hopskip.v1.ClientFrame.
@@ -96,214 +96,228 @@ export const QueryReplySchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_client, 11);
 
 /**
+ * Describes the message hopskip.v1.CallRequest.
+ * Use `create(CallRequestSchema)` to create a new message.
+ */
+export const CallRequestSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_client, 12);
+
+/**
+ * Describes the message hopskip.v1.CallReply.
+ * Use `create(CallReplySchema)` to create a new message.
+ */
+export const CallReplySchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_client, 13);
+
+/**
  * Describes the message hopskip.v1.ResultRequest.
  * Use `create(ResultRequestSchema)` to create a new message.
  */
 export const ResultRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 12);
+  messageDesc(file_hopskip_v1_client, 14);
 
 /**
  * Describes the message hopskip.v1.ResultReply.
  * Use `create(ResultReplySchema)` to create a new message.
  */
 export const ResultReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 13);
+  messageDesc(file_hopskip_v1_client, 15);
 
 /**
  * Describes the message hopskip.v1.CancelRequest.
  * Use `create(CancelRequestSchema)` to create a new message.
  */
 export const CancelRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 14);
+  messageDesc(file_hopskip_v1_client, 16);
 
 /**
  * Describes the message hopskip.v1.CancelReply.
  * Use `create(CancelReplySchema)` to create a new message.
  */
 export const CancelReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 15);
+  messageDesc(file_hopskip_v1_client, 17);
 
 /**
  * Describes the message hopskip.v1.TerminateRequest.
  * Use `create(TerminateRequestSchema)` to create a new message.
  */
 export const TerminateRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 16);
+  messageDesc(file_hopskip_v1_client, 18);
 
 /**
  * Describes the message hopskip.v1.TerminateReply.
  * Use `create(TerminateReplySchema)` to create a new message.
  */
 export const TerminateReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 17);
+  messageDesc(file_hopskip_v1_client, 19);
 
 /**
  * Describes the message hopskip.v1.PauseRequest.
  * Use `create(PauseRequestSchema)` to create a new message.
  */
 export const PauseRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 18);
+  messageDesc(file_hopskip_v1_client, 20);
 
 /**
  * Describes the message hopskip.v1.PauseReply.
  * Use `create(PauseReplySchema)` to create a new message.
  */
 export const PauseReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 19);
+  messageDesc(file_hopskip_v1_client, 21);
 
 /**
  * Describes the message hopskip.v1.UnpauseRequest.
  * Use `create(UnpauseRequestSchema)` to create a new message.
  */
 export const UnpauseRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 20);
+  messageDesc(file_hopskip_v1_client, 22);
 
 /**
  * Describes the message hopskip.v1.UnpauseReply.
  * Use `create(UnpauseReplySchema)` to create a new message.
  */
 export const UnpauseReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 21);
+  messageDesc(file_hopskip_v1_client, 23);
 
 /**
  * Describes the message hopskip.v1.ResumeRequest.
  * Use `create(ResumeRequestSchema)` to create a new message.
  */
 export const ResumeRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 22);
+  messageDesc(file_hopskip_v1_client, 24);
 
 /**
  * Describes the message hopskip.v1.ResumeReply.
  * Use `create(ResumeReplySchema)` to create a new message.
  */
 export const ResumeReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 23);
+  messageDesc(file_hopskip_v1_client, 25);
 
 /**
  * Describes the message hopskip.v1.ListRequest.
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 24);
+  messageDesc(file_hopskip_v1_client, 26);
 
 /**
  * Describes the message hopskip.v1.ListReply.
  * Use `create(ListReplySchema)` to create a new message.
  */
 export const ListReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 25);
+  messageDesc(file_hopskip_v1_client, 27);
 
 /**
  * Describes the message hopskip.v1.RunSummary.
  * Use `create(RunSummarySchema)` to create a new message.
  */
 export const RunSummarySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 26);
+  messageDesc(file_hopskip_v1_client, 28);
 
 /**
  * Describes the message hopskip.v1.DescribeRequest.
  * Use `create(DescribeRequestSchema)` to create a new message.
  */
 export const DescribeRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 27);
+  messageDesc(file_hopskip_v1_client, 29);
 
 /**
  * Describes the message hopskip.v1.DescribeReply.
  * Use `create(DescribeReplySchema)` to create a new message.
  */
 export const DescribeReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 28);
+  messageDesc(file_hopskip_v1_client, 30);
 
 /**
  * Describes the message hopskip.v1.QueuedStart.
  * Use `create(QueuedStartSchema)` to create a new message.
  */
 export const QueuedStartSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 29);
+  messageDesc(file_hopskip_v1_client, 31);
 
 /**
  * Describes the message hopskip.v1.Ending.
  * Use `create(EndingSchema)` to create a new message.
  */
 export const EndingSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 30);
+  messageDesc(file_hopskip_v1_client, 32);
 
 /**
  * Describes the message hopskip.v1.PendingSummary.
  * Use `create(PendingSummarySchema)` to create a new message.
  */
 export const PendingSummarySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 31);
+  messageDesc(file_hopskip_v1_client, 33);
 
 /**
  * Describes the message hopskip.v1.HistoryRequest.
  * Use `create(HistoryRequestSchema)` to create a new message.
  */
 export const HistoryRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 32);
+  messageDesc(file_hopskip_v1_client, 34);
 
 /**
  * Describes the message hopskip.v1.HistoryChunk.
  * Use `create(HistoryChunkSchema)` to create a new message.
  */
 export const HistoryChunkSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 33);
+  messageDesc(file_hopskip_v1_client, 35);
 
 /**
  * Describes the message hopskip.v1.DeployRequest.
  * Use `create(DeployRequestSchema)` to create a new message.
  */
 export const DeployRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 34);
+  messageDesc(file_hopskip_v1_client, 36);
 
 /**
  * Describes the message hopskip.v1.DeployReply.
  * Use `create(DeployReplySchema)` to create a new message.
  */
 export const DeployReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 35);
+  messageDesc(file_hopskip_v1_client, 37);
 
 /**
  * Describes the message hopskip.v1.ListDeploymentsRequest.
  * Use `create(ListDeploymentsRequestSchema)` to create a new message.
  */
 export const ListDeploymentsRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 36);
+  messageDesc(file_hopskip_v1_client, 38);
 
 /**
  * Describes the message hopskip.v1.ListDeploymentsReply.
  * Use `create(ListDeploymentsReplySchema)` to create a new message.
  */
 export const ListDeploymentsReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 37);
+  messageDesc(file_hopskip_v1_client, 39);
 
 /**
  * Describes the message hopskip.v1.Deployment.
  * Use `create(DeploymentSchema)` to create a new message.
  */
 export const DeploymentSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 38);
+  messageDesc(file_hopskip_v1_client, 40);
 
 /**
  * Describes the message hopskip.v1.BlobRequest.
  * Use `create(BlobRequestSchema)` to create a new message.
  */
 export const BlobRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 39);
+  messageDesc(file_hopskip_v1_client, 41);
 
 /**
  * Describes the message hopskip.v1.BlobChunk.
  * Use `create(BlobChunkSchema)` to create a new message.
  */
 export const BlobChunkSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 40);
+  messageDesc(file_hopskip_v1_client, 42);
 
 /**
  * Describes the message hopskip.v1.ListNodesRequest.
  * Use `create(ListNodesRequestSchema)` to create a new message.
  */
 export const ListNodesRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 41);
+  messageDesc(file_hopskip_v1_client, 43);
 
 /**
  * Describes the enum hopskip.v1.RunStatus.

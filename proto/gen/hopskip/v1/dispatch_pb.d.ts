@@ -505,6 +505,13 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: bool own_code = 20;
    */
   ownCode: boolean;
+
+  /**
+   * The answer of a method is that its input did not pass.
+   *
+   * @generated from field: bool rejected = 30;
+   */
+  rejected: boolean;
 };
 
 /**
@@ -1024,6 +1031,13 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_CANCEL_RUN = 21;
    */
   CANCEL_RUN = 21,
+
+  /**
+   * The answer to call number `op` of one of the run's methods.
+   *
+   * @generated from enum value: COMMAND_KIND_ANSWER_CALL = 15;
+   */
+  ANSWER_CALL = 15,
 }
 
 /**

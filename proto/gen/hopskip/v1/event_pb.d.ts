@@ -908,6 +908,75 @@ export declare type SignalQueued = Message<"hopskip.v1.SignalQueued"> & {
 export declare const SignalQueuedSchema: GenMessage<SignalQueued>;
 
 /**
+ * Somebody calls a method of the run. Calls of a generation are numbered from 1.
+ *
+ * @generated from message hopskip.v1.MethodCalled
+ */
+export declare type MethodCalled = Message<"hopskip.v1.MethodCalled"> & {
+  /**
+   * @generated from field: uint32 call = 1;
+   */
+  call: number;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 3;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * Tells a call that is sent again; empty = it is never sent again.
+   *
+   * @generated from field: string id = 4;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message hopskip.v1.MethodCalled.
+ * Use `create(MethodCalledSchema)` to create a new message.
+ */
+export declare const MethodCalledSchema: GenMessage<MethodCalled>;
+
+/**
+ * The answer of the run's code to a call. With `failure` it has no result; `rejected`: its input
+ * did not pass, and the method's code did not begin.
+ *
+ * @generated from message hopskip.v1.MethodAnswered
+ */
+export declare type MethodAnswered = Message<"hopskip.v1.MethodAnswered"> & {
+  /**
+   * @generated from field: uint32 call = 1;
+   */
+  call: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 2;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 3;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * @generated from field: bool rejected = 4;
+   */
+  rejected: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.MethodAnswered.
+ * Use `create(MethodAnsweredSchema)` to create a new message.
+ */
+export declare const MethodAnsweredSchema: GenMessage<MethodAnswered>;
+
+/**
  * The run signals run `to`: message `number` between the two partitions.
  *
  * @generated from message hopskip.v1.SignalSent
@@ -2055,6 +2124,16 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_SIGNAL_QUEUED = 51;
    */
   SIGNAL_QUEUED = 51,
+
+  /**
+   * @generated from enum value: EVENT_KIND_METHOD_CALLED = 52;
+   */
+  METHOD_CALLED = 52,
+
+  /**
+   * @generated from enum value: EVENT_KIND_METHOD_ANSWERED = 53;
+   */
+  METHOD_ANSWERED = 53,
 
   /**
    * @generated from enum value: EVENT_KIND_SIGNAL_SENT = 64;

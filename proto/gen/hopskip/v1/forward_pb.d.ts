@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Identity } from "./common_pb.js";
-import type { CancelReply, CancelRequest, DescribeReply, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
+import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
 import type { Envelope } from "./message_pb.js";
 import type { Heartbeat, TaskDone } from "./dispatch_pb.js";
 import type { NodeReport } from "./placement_pb.js";
@@ -95,6 +95,12 @@ export declare type ForwardedCommand = Message<"hopskip.v1.ForwardedCommand"> & 
      */
     value: UnpauseRequest;
     case: "unpause";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.CallRequest call = 30;
+     */
+    value: CallRequest;
+    case: "call";
   } | { case: undefined; value?: undefined };
 };
 
@@ -153,6 +159,12 @@ export declare type ForwardedReply = Message<"hopskip.v1.ForwardedReply"> & {
      */
     value: ForwardRefusal;
     case: "refused";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.CallReply called = 30;
+     */
+    value: CallReply;
+    case: "called";
   } | { case: undefined; value?: undefined };
 };
 

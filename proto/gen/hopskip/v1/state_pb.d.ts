@@ -7,6 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
 import type { Ending } from "./client_pb.js";
+import type { MethodAnswered } from "./event_pb.js";
 
 /**
  * Describes the file hopskip/v1/state.proto.
@@ -240,6 +241,27 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: hopskip.v1.StartedBy started_by = 48;
    */
   startedBy?: StartedBy | undefined;
+
+  /**
+   * Calls of its methods that have no answer yet, the oldest first.
+   *
+   * @generated from field: repeated hopskip.v1.OpenCall open_call = 60;
+   */
+  openCall: OpenCall[];
+
+  /**
+   * Calls with an id that were answered, the latest last.
+   *
+   * @generated from field: repeated hopskip.v1.AnsweredCall answered_call = 61;
+   */
+  answeredCall: AnsweredCall[];
+
+  /**
+   * Number of the generation's latest call.
+   *
+   * @generated from field: uint32 last_call = 62;
+   */
+  lastCall: number;
 };
 
 /**
@@ -247,6 +269,67 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
  * Use `create(RunStateSchema)` to create a new message.
  */
 export declare const RunStateSchema: GenMessage<RunState>;
+
+/**
+ * @generated from message hopskip.v1.OpenCall
+ */
+export declare type OpenCall = Message<"hopskip.v1.OpenCall"> & {
+  /**
+   * @generated from field: uint32 call = 1;
+   */
+  call: number;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string id = 3;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message hopskip.v1.OpenCall.
+ * Use `create(OpenCallSchema)` to create a new message.
+ */
+export declare const OpenCallSchema: GenMessage<OpenCall>;
+
+/**
+ * @generated from message hopskip.v1.AnsweredCall
+ */
+export declare type AnsweredCall = Message<"hopskip.v1.AnsweredCall"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Of the event that holds the answer, or that ended the run before there was one.
+   *
+   * @generated from field: uint64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Empty = it is in the history only.
+   *
+   * @generated from field: hopskip.v1.MethodAnswered answer = 4;
+   */
+  answer?: MethodAnswered | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.AnsweredCall.
+ * Use `create(AnsweredCallSchema)` to create a new message.
+ */
+export declare const AnsweredCallSchema: GenMessage<AnsweredCall>;
 
 /**
  * A start that waits in its name's queue.

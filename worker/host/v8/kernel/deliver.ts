@@ -5,6 +5,7 @@ import type { WireFailure } from "../protocol.ts";
 import { deliveryFlag, deliveryKind, record } from "../protocol.ts";
 import { resetContext } from "./context.ts";
 import { toActivityError, toError, toFailure, toRunError } from "./failure.ts";
+import { callMethod, refuseWaiting } from "./methods.ts";
 import { evaluateMain } from "./modules.ts";
 import { leaveQueue, queueOf } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
@@ -34,6 +35,7 @@ export function deliver(kind: number, key: number, op: number, nowMs: number, fl
   if (kind === deliveryKind.resolve) resolve(run, op, text);
   else if (kind === deliveryKind.reject) reject(run, op, JSON.parse(text) as WireFailure);
   else if (kind === deliveryKind.signal) signal(run, text.slice(0, op), text.slice(op));
+  else if (kind === deliveryKind.call) callMethod(run, text.slice(0, op), text.slice(op));
   else if (kind === deliveryKind.cancel) cancel(run, text);
   else throw new Error(`No delivery is of kind ${kind}`);
 }
@@ -98,6 +100,7 @@ function complete(run: Run, result: unknown): void {
   if (run.ended) return;
   try {
     const json = toJson(result, `Result of workflow "${run.type}"`);
+    refuseWaiting(run);
     run.ended = true;
     run.emit(record.complete, json);
   } catch (error) {
@@ -107,6 +110,7 @@ function complete(run: Run, result: unknown): void {
 
 function fail(run: Run, error: unknown): void {
   if (run.ended) return;
+  refuseWaiting(run);
   run.ended = true;
   if (run.cancelRequested && error instanceof CancelledError) run.emit(record.cancelled);
   else run.emit(record.fail, JSON.stringify(toFailure(error)));

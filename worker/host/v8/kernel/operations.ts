@@ -9,6 +9,7 @@ import type { WireOptions } from "../protocol.ts";
 import { fieldEnd, record, recordEnd } from "../protocol.ts";
 import { isShielded, withShield } from "./context.ts";
 import { writeLog } from "./log.ts";
+import { takeWaiting } from "./methods.ts";
 import { toJson } from "./payload.ts";
 import { nextRandom, nextUuid } from "./random.ts";
 import type { Pending, PendingKind, Run } from "./run.ts";
@@ -73,6 +74,12 @@ export const engine: Engine = {
   query(name, answer) {
     // Allowed at module level too: it is no operation.
     changingRun("query()").queries.set(name, answer);
+  },
+
+  method(name, handler, validate) {
+    const run = changingRun("method()");
+    run.methods.set(name, { handler, validate });
+    if (run.calls.some((one) => one.name === name)) Promise.resolve().then(() => takeWaiting(run, name));
   },
 
   nowMs: () => readingRun("now()").nowMs,

@@ -22,8 +22,24 @@ export interface Pending {
   reject(makeError: () => Error): void;
 }
 
-/** A query may read but not act; `handler` is its own code, `drain` what its microtasks set off. */
-export type Reading = "no" | "handler" | "drain";
+/** Declared by the workflow. */
+export interface Method {
+  readonly handler: (input: unknown) => unknown;
+  readonly validate: ((input: unknown) => unknown) | undefined;
+}
+
+export interface MethodCall {
+  readonly call: number;
+  readonly name: string;
+  /** JSON. */
+  readonly input: string;
+}
+
+/**
+ * A query may read but not act; `handler` is its own code, `drain` what its microtasks set off. So
+ * may what validates a method's input.
+ */
+export type Reading = "no" | "handler" | "drain" | "validator";
 
 export class Run {
   readonly key: number;
@@ -51,6 +67,9 @@ export class Run {
   readonly pending = new Map<number, Pending>();
   readonly buffered = new Map<string, unknown[]>();
   readonly waiting = new Map<string, Pending[]>();
+  readonly methods = new Map<string, Method>();
+  /** Calls of methods that were not declared yet, oldest first. */
+  calls: MethodCall[] = [];
   readonly queries = new Map<string, (input: unknown) => unknown>();
   /** Open `setTimeout` and `setInterval` handles: their current operation. */
   readonly handles = new Map<number, number>();
@@ -96,6 +115,7 @@ export function changingRun(what: string): Run {
   const run = readingRun(what);
   if (run.reading === "no") return run;
   if (run.reading === "drain") spoil(run);
+  if (run.reading === "validator") throw new DeterminismError(`Cannot use ${what} while a method's input is validated: that only reads`);
   throw new DeterminismError(`Cannot use ${what} in a query: a query only reads`);
 }
 
