@@ -1,6 +1,6 @@
 /**
  * What other nodes ask of a shard, or of keys, that are on their way to this node: placement has given
- * them to it, and it has still to open the shard, or to take the keys in.
+ * them to it, and it has still to hear of that, to open the shard, or to take the keys in.
  *
  * Whoever asks would be refused and ask again every few milliseconds; here it waits for the moment itself.
  */

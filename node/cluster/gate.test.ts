@@ -46,6 +46,29 @@ test("a change lets all try at once", () => {
   expect(callers.map(({ tries }) => tries)).toEqual(Array(10).fill(1));
 });
 
+test("each caller that is taken brings others at once", () => {
+  const timing = new VirtualTiming();
+  const gate = new Gate(timing);
+  let refuses = true;
+  let taken = 0;
+  const callers = Array.from(
+    { length: 1000 },
+    () =>
+      new Caller(100_000, (caller) => {
+        if (refuses) return gate.add(caller);
+        taken++;
+        timing.after(1, () => gate.taken());
+      }),
+  );
+  for (const caller of callers) gate.add(caller);
+  timing.pass(500);
+  refuses = false;
+  while (taken === 0) timing.pass(1);
+  expect(taken).toBe(1);
+  timing.pass(5);
+  expect(taken).toBe(1000);
+});
+
 test("each caller waits until its own deadline, and closing ends all waiting", () => {
   const timing = new VirtualTiming();
   const gate = new Gate(timing);

@@ -2,8 +2,8 @@
  * Requests that wait for a shard to have a leader that takes them.
  *
  * While the shard refuses, one request at a time finds out whether it still does, every 5–20 ms;
- * once it is taken, the others follow in growing numbers. So ten thousand waiting clients cost a
- * shard without a leader no more than one does.
+ * each that is taken brings some of the others, so they follow in growing numbers. So ten thousand
+ * waiting clients cost a shard without a leader no more than one does.
  */
 import type { Timing } from "../timing.ts";
 
@@ -19,6 +19,8 @@ export interface Waiter {
 const delayMsMin = 5;
 const delayMsMax = 20;
 const batchMax = 4096;
+/** Each request that is taken lets so many others try. */
+const followersMax = 4;
 /** Refusals further apart than this belong to different outages. */
 const streakGapMs = 1000;
 
@@ -62,19 +64,33 @@ export class Gate {
 
   /** Something changed that may have given the shard a leader: all try at once. */
   open(): void {
-    this.isRefused = false;
+    this.rest();
     const { waiting } = this;
     this.waiting = [];
     for (const waiter of waiting) waiter.retry();
   }
 
+  /** The shard took one that had waited: others follow without a pause. */
+  taken(): void {
+    this.rest();
+    for (const waiter of this.waiting.splice(0, followersMax)) waiter.retry();
+    if (this.waiting.length > 0) this.arm();
+  }
+
   /** Nothing is tried any more. */
   close(): void {
-    this.stop?.();
-    this.stop = undefined;
+    this.rest();
     const { waiting } = this;
     this.waiting = [];
     for (const waiter of waiting) waiter.expire();
+  }
+
+  /** Refusals so far say nothing any more. */
+  private rest(): void {
+    this.stop?.();
+    this.stop = undefined;
+    this.isRefused = false;
+    this.delayMs = delayMsMin;
   }
 
   private arm(): void {

@@ -1,10 +1,10 @@
 /** One command on its way to a leader that takes it. */
-import type { Reply, ShardId } from "#core/base";
+import { type Reply, runPartition, type ShardId } from "#core/base";
 import type { Command } from "#core/shard";
 import { asHopError } from "../service/status.ts";
 import type { Gate, Waiter } from "./gate.ts";
 import type { Known } from "./remote-shard.ts";
-import type { Asking, Router } from "./router.ts";
+import type { Asking, Lead, Router } from "./router.ts";
 import type { ShardPlace } from "./shard-map.ts";
 
 /** Longer than an election takes. Whoever asks a node that is cut off has to be told, so that it asks another one. */
@@ -44,6 +44,8 @@ export class Pursuit implements Waiter {
   private startedMs = 0;
   private lastRefusal = "";
   private shard: ShardId | undefined;
+  /** Whom it was asked of last. */
+  private asked: Lead | undefined;
   private stop: (() => void) | undefined;
   private isOver = false;
 
@@ -62,6 +64,7 @@ export class Pursuit implements Waiter {
   /** A leader refused it in a way that allows to ask again. */
   resume(place: ShardPlace, reply: Rejected): void {
     this.startedMs = this.router.nowMs;
+    this.asked = { shard: place.shard, isHere: true, leaseEpoch: place.leaseEpoch };
     this.answered(place, reply, {});
   }
 
@@ -78,6 +81,7 @@ export class Pursuit implements Waiter {
     if (this.isOver) return;
     this.startedMs = this.router.nowMs;
     try {
+      this.asked = this.router.lead(runPartition(this.command.run));
       const tried = this.router.tryOnce(this.command, this.asking, (place, reply, known) => {
         if (!this.isOver) this.answered(place, reply, known);
       });
@@ -137,14 +141,25 @@ export class Pursuit implements Waiter {
     this.lastRefusal = refusal;
     this.shard = place.shard;
     if (this.router.isStopping) return this.expire();
+    // What it would wait for has come while it was under way.
+    if (this.hasNews()) return this.retry();
     this.gate = this.router.gateOf(place.shard);
     this.gate.add(this);
+  }
+
+  /** More is known of who leads than when it was asked: that only grows, so it ends. */
+  private hasNews(): boolean {
+    const { asked } = this;
+    if (asked === undefined) return false;
+    const lead = this.router.lead(runPartition(this.command.run));
+    return lead.shard !== asked.shard || lead.leaseEpoch > asked.leaseEpoch || (lead.isHere && !asked.isHere);
   }
 
   private finish(reply: Reply): void {
     if (this.isOver) return;
     this.isOver = true;
     this.done(reply);
+    if (this.shard !== undefined && reply.kind !== "rejected") this.router.gateOf(this.shard).taken();
   }
 }
 

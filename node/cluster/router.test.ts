@@ -69,6 +69,41 @@ describe("what is on its way to a node", () => {
   });
 });
 
+describe("a lead that goes over while a command is under way", () => {
+  test("a node that has not heard yet that it is to lead waits for the map that the command went by", async () => {
+    using nodes = routingNodes(2);
+    const [first, second] = nodes as unknown as [RoutingNode, RoutingNode];
+    first.router.install(oneShard(2, 1));
+    second.router.install(oneShard(1, 2));
+    const answer = ask(second.router, signal());
+    await until(() => first.router.arrivals.size === 1);
+    const shard = new ScriptedShard();
+    shard.answer = () => done;
+    first.lead(1, shard);
+    first.router.opened(asShardId(1));
+    expect(await answer).toEqual(done);
+  });
+
+  test("what the leader before refuses goes to the next one at once, where that is known by then", async () => {
+    const timing = new VirtualTiming();
+    using before = new RoutingNode(1);
+    using asked = new RoutingNode(2, timing);
+    before.peer.meet(asked.peer);
+    asked.peer.meet(before.peer);
+    asked.router.install(oneShard(1));
+    const old = before.lead();
+    const answer = ask(asked.router, signal());
+    await until(() => old.asked.length === 1);
+    const next = new ScriptedShard();
+    next.answer = () => done;
+    asked.lead(1, next);
+    asked.router.opened(asShardId(1));
+    old.asked[0]?.done(rejected("NOT_LEADER"));
+    // No time passes.
+    expect(await answer).toEqual(done);
+  });
+});
+
 describe("a shard that is led here", () => {
   test("is asked at once, before the call returns", () => {
     using node = new RoutingNode(1);

@@ -35,6 +35,13 @@ export interface RouterParts {
   readonly timing: Timing;
 }
 
+/** Whom a command goes to, as far as is known at one moment. */
+export interface Lead {
+  readonly shard: ShardId;
+  readonly isHere: boolean;
+  readonly leaseEpoch: number;
+}
+
 const readRetryMs = 20;
 /** A leader that was succeeded and is still there gets this long to answer what it was asked before. */
 const deposedGraceMs = 100;
@@ -87,11 +94,15 @@ export class Router {
     this.arrivals.look();
   }
 
-  /** Placement has given the partition's keys to the shard and the shard to this node, where they are not served yet. */
-  isComing(shard: ShardId, partition: Partition): boolean {
+  /**
+   * The partition's keys are not served here, and placement has given them to the shard and the shard to this node; or
+   * whoever asks goes by a map of `epoch` that has not come here yet.
+   */
+  isComing(shard: ShardId, partition: Partition, epoch = 0): boolean {
+    if (this.isClosed || this.parts.shards.led(shard)?.owns(partition) === true) return false;
+    if (epoch > this.epoch) return true;
     const place = this.map?.find(keyOf(partition));
-    if (this.isClosed || place?.shard !== shard || place.leader !== this.parts.self) return false;
-    return this.parts.shards.led(shard)?.owns(partition) !== true;
+    return place?.shard === shard && place.leader === this.parts.self;
   }
 
   /** Refuses everything from now on, what waits included. */
@@ -129,6 +140,16 @@ export class Router {
     if (this.parts.shards.led(place.shard) !== undefined) return this.parts.self;
     const hint = this.hints.get(place.shard);
     return hint !== undefined && hint.leaseEpoch > place.leaseEpoch ? hint.node : place.leader;
+  }
+
+  /** Whom a command for the partition goes to now. Throws `HopError` STORE_UNAVAILABLE before the first map. */
+  lead(partition: Partition): Lead {
+    const { shard, leaseEpoch } = this.place(partition);
+    return {
+      shard,
+      isHere: this.parts.shards.led(shard) !== undefined,
+      leaseEpoch: Math.max(leaseEpoch, this.hints.get(shard)?.leaseEpoch ?? 0),
+    };
   }
 
   /** What this node knows of a shard's leader, for others that look for it. */

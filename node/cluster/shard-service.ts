@@ -86,9 +86,10 @@ export class ShardService {
         const carryOut = () => this.carryOut({ shard, identity: message.identity ?? unknownIdentity, command, gone }, answer);
         const { router } = this.parts;
         const partition = runPartition(command.run);
-        if (!router.isComing(shard, partition)) return carryOut();
+        const isComing = () => router.isComing(shard, partition, message.epoch);
+        if (!isComing()) return carryOut();
         const stop = router.arrivals.wait(
-          () => !router.isComing(shard, partition),
+          () => !isComing(),
           () => attempt(carryOut),
         );
         gone.addEventListener("abort", stop, { once: true });
