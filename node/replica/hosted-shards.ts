@@ -1,5 +1,5 @@
 /** The replicas of this node, as the rest of the node sees them: ports, loads, digests. */
-import { asIndex, asShardId, type Hasher, HopError, ifAvailable, placementShard, type ShardId } from "#core/base";
+import { asIndex, asShardId, type Hasher, HopError, placementShard, type ShardId } from "#core/base";
 import type { ShardLoadReport } from "#core/placement";
 import { digestOf, type ShardFigures } from "#core/shard";
 import type { ReplicaDigestInit } from "#proto";
@@ -12,6 +12,7 @@ import type { CommittedLog, ShardKeys } from "../visibility-pump.ts";
 import type { PlacementReplica } from "./placement-replica.ts";
 import type { Replicas } from "./replicas.ts";
 import type { ShardReplica } from "./shard-replica.ts";
+import { type ShardSize, ShardSizes } from "./shard-sizes.ts";
 
 export interface HostedShardsParts {
   readonly log: LogStore;
@@ -23,31 +24,26 @@ export interface HostedShardsParts {
 }
 
 const handOverPollMs = 20;
-/** The states are walked for it. */
-const sizeEveryMs = 20_000;
-
-interface Size {
-  readonly bytes: number;
-  readonly partitions: number;
-  readonly splitAt?: number;
-}
-
 export class HostedShards implements LocalShards, ReplicaDigests {
   onLedChanged: LedChanged = () => {};
   private readonly parts: HostedShardsParts;
   private readonly hosts = new Map<ShardId, ShardHost>();
   /** Last index of each shard at the last report, and when: what is between makes the rate. */
   private readonly before = new Map<ShardId, { readonly index: number; readonly atMs: number }>();
-
-  private readonly sizes = new Map<ShardId, { readonly size: Size; readonly atMs: number }>();
+  private readonly sizes: ShardSizes;
 
   constructor(parts: HostedShardsParts) {
     this.parts = parts;
+    const { checkpoint, timing } = parts;
+    this.sizes = new ShardSizes({ checkpoint, timing, rangeOf: (shard) => this.hosts.get(shard)?.range });
   }
 
   changed(shard: ShardId, host: ShardHost | undefined): void {
     if (host === undefined) this.hosts.delete(shard);
-    else this.hosts.set(shard, host);
+    else {
+      this.hosts.set(shard, host);
+      this.sizes.of(shard);
+    }
     this.onLedChanged(shard, host);
   }
 
@@ -85,7 +81,7 @@ export class HostedShards implements LocalShards, ReplicaDigests {
       const eventsPerSecond = before === undefined || seconds <= 0 ? 0 : Math.max(lastIndex - before.index, 0) / seconds;
       this.before.set(shard, { index: lastIndex, atMs: nowMs });
       const lag = new Map([...group.status().progress].map(([node, { match }]) => [node, Math.max(lastIndex - match, 0)]));
-      const size = this.sizeOf(shard);
+      const size = leads ? this.sizes.of(shard) : unled;
       if (size === undefined) continue;
       const { bytes, partitions, splitAt } = size;
       loads.set(shard, { leads, bytes, eventsPerSecond, partitions, lastIndex, lag, ...(splitAt === undefined ? {} : { splitAt }) });
@@ -159,20 +155,10 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     }
     return new Uint8Array(hash.digest().buffer);
   }
-
-  /** Undefined while it can't be read and never was. */
-  private sizeOf(shard: ShardId): Size | undefined {
-    const replica = this.parts.replicas().get(shard);
-    if (replica === undefined || !replica.group.leads) return { bytes: 0, partitions: 0 };
-    const nowMs = this.parts.timing.monotonicMs();
-    const known = this.sizes.get(shard);
-    if (known !== undefined && nowMs - known.atMs < sizeEveryMs) return known.size;
-    const size = ifAvailable(() => this.parts.checkpoint.sizeOf(replica.range)) ?? known?.size;
-    if (size === undefined) return undefined;
-    this.sizes.set(shard, { size, atMs: nowMs });
-    return size;
-  }
 }
+
+/** What does not lead has nothing to say of it. */
+const unled: ShardSize = { bytes: 0, partitions: 0 };
 
 /** Keys as of the last record that is folded in, which at a leader may be one that is not committed. */
 function keysOf({ machine }: ShardReplica["replica"]): ShardKeys {

@@ -175,11 +175,13 @@ class MemoryCheckpoints {
     this.change(({ incoming }) => void incoming.delete(shard));
   }
 
-  sizeOf(range: KeyRange): { readonly partitions: number; readonly bytes: number; readonly splitAt?: Key } {
-    const rows = [...this.tables.rows.values()].filter((row) => inRange(range, row.key)).sort(byKey);
-    const bytes = rows.reduce((sum, row) => sum + row.state.length, 0);
-    const splitAt = rows[Math.floor(rows.length / 2)]?.key ?? 0;
-    return rows.length >= 2 && splitAt > range.first ? { partitions: rows.length, bytes, splitAt } : { partitions: rows.length, bytes };
+  sizeOf(range: KeyRange): { readonly partitions: number; readonly bytes: number } {
+    const rows = [...this.tables.rows.values()].filter((row) => inRange(range, row.key));
+    return { partitions: rows.length, bytes: rows.reduce((sum, row) => sum + row.state.length, 0) };
+  }
+
+  keyAt(range: KeyRange, before: number): Key | undefined {
+    return [...this.tables.rows.values()].filter((row) => inRange(range, row.key)).sort(byKey)[before]?.key;
   }
 
   count(): number {
