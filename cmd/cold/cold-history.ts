@@ -4,10 +4,11 @@
  */
 import { asSeq, HopError, type RunId, runPartition, toHex } from "#core/base";
 import { decodeEvent, EventKind, fromBytes } from "#proto";
-import { blobKey, eventSeq, ObjectTier, type SealedHistory, segmentReader } from "#store";
+import { blobKey, eventSeq, ObjectTier, type SealedHistory, type SegmentEntry, segmentReader } from "#store";
 import { AuditError, type HistorySource } from "../audit/history-audit.ts";
 import { CommandError, exit } from "../failure.ts";
 import type { ColdPlace } from "./cold-place.ts";
+import { firstFound, inParallel } from "./parallel.ts";
 import { newestFirst } from "./sealed-segments.ts";
 
 export function coldSource(place: ColdPlace, run: RunId): HistorySource {
@@ -76,19 +77,22 @@ async function* from(pieces: readonly SealedHistory[], begin: number): AsyncGene
     }
 }
 
+/** Shards at one time, and segments of each. */
+const shardsAtOnce = 4;
+const segmentsAtOnce = 8;
+
 /** What the newest segment with the run has of it. Shards that it has left have older events of it. */
 async function lastPiece(place: ColdPlace, run: RunId): Promise<SealedHistory> {
   const partition = runPartition(run);
+  const pieceIn = async (entry: SegmentEntry): Promise<SealedHistory | undefined> => {
+    const reader = segmentReader(place.objects, entry);
+    return (await reader.mayHold(partition)) ? reader.history(partition) : undefined;
+  };
   let last: SealedHistory | undefined;
-  for (const manifest of await place.newestManifests()) {
-    for (const entry of newestFirst(manifest, partition)) {
-      const reader = segmentReader(place.objects, entry);
-      const found = (await reader.mayHold(partition)) ? await reader.history(partition) : undefined;
-      if (found === undefined) continue;
-      if (last === undefined || found.endSeq > last.endSeq) last = found;
-      break;
-    }
-  }
+  const newest = await inParallel(await place.newestManifests(), shardsAtOnce, (manifest) =>
+    firstFound(newestFirst(manifest, partition), segmentsAtOnce, pieceIn),
+  );
+  for (const found of newest) if (found !== undefined && found.endSeq > (last?.endSeq ?? 0)) last = found;
   if (last !== undefined) return last;
   throw new CommandError(exit.notFound, `Cannot audit ${run}: no segment at ${place.objects.url} holds an event of it`, {
     next: "what is not sealed yet is on the nodes: ask a server by leaving --object-store away",

@@ -23,3 +23,31 @@ export async function inParallel<Item, Result>(
   await Promise.all(Array.from({ length: Math.min(count, items.length) }, lane));
   return results;
 }
+
+/**
+ * What `work` finds in the first item in which it finds something; at most `count` at one time, so as many behind that one
+ * may have been looked at for nothing. What fails behind it does not count.
+ */
+export async function firstFound<Item, Result>(
+  items: readonly Item[],
+  count: number,
+  work: (item: Item) => Promise<Result | undefined>,
+): Promise<Result | undefined> {
+  const ahead: Promise<Result | undefined>[] = [];
+  const rest = items.values();
+  const begin = () => {
+    const { done, value } = rest.next();
+    if (done === true) return;
+    const result = work(value);
+    // Whoever takes it has what it rejects with.
+    result.catch(() => {});
+    ahead.push(result);
+  };
+  for (let i = 0; i < count; i++) begin();
+  for (let next = ahead.shift(); next !== undefined; next = ahead.shift()) {
+    const found = await next;
+    if (found !== undefined) return found;
+    begin();
+  }
+  return undefined;
+}

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { inParallel } from "../../cmd/cold/parallel.ts";
+import { firstFound, inParallel } from "../../cmd/cold/parallel.ts";
 
 test("inParallel() keeps the order of the items, and to the count", async () => {
   let running = 0;
@@ -22,4 +22,57 @@ test("inParallel() begins nothing after a failure", async () => {
   };
   await expect(inParallel([1, 2, 3, 4, 5, 6, 7, 8], 1, work)).rejects.toThrow("two");
   expect(begun).toEqual([1, 2]);
+});
+
+/** What follows from an end has happened. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+}
+
+/** Work that is done when the test says so. */
+class Bench {
+  readonly begun: number[] = [];
+  private readonly ends = new Map<number, { done: (found: string | undefined) => void; fail: (error: Error) => void }>();
+
+  readonly work = (item: number): Promise<string | undefined> => {
+    this.begun.push(item);
+    return new Promise((done, fail) => void this.ends.set(item, { done, fail }));
+  };
+
+  async end(item: number, found?: string): Promise<void> {
+    this.ends.get(item)?.done(found);
+    await settled();
+  }
+
+  async fail(item: number): Promise<void> {
+    this.ends.get(item)?.fail(new Error(`no ${item}`));
+    await settled();
+  }
+}
+
+test("the first finding counts, whichever is there first; so many are looked at ahead and no more", async () => {
+  const bench = new Bench();
+  const found = firstFound([1, 2, 3, 4, 5, 6], 3, bench.work);
+  expect(bench.begun).toEqual([1, 2, 3]);
+  await bench.end(2, "two");
+  await bench.fail(3);
+  expect(bench.begun).toEqual([1, 2, 3]);
+  await bench.end(1);
+  expect(await found).toBe("two");
+  expect(bench.begun).toEqual([1, 2, 3, 4]);
+});
+
+test("what fails in front of a finding fails, and where nothing is found everything was looked at", async () => {
+  const bench = new Bench();
+  const failing = firstFound([1, 2], 2, bench.work).catch(String);
+  await bench.end(2, "two");
+  await bench.fail(1);
+  expect(await failing).toBe("Error: no 1");
+  const seen: number[] = [];
+  const none = await firstFound([1, 2, 3, 4, 5], 2, async (item): Promise<string | undefined> => {
+    seen.push(item);
+    return undefined;
+  });
+  expect([none, seen]).toEqual([undefined, [1, 2, 3, 4, 5]]);
+  expect(await firstFound([], 2, bench.work)).toBeUndefined();
 });
