@@ -56,7 +56,7 @@ function mayMove(outlook: Outlook, entry: ShardEntry, from: NodeId, to: NodeId):
   return outlook.crowding(wanted.map((node) => (node === from ? to : node))) <= outlook.crowding(wanted);
 }
 
-/** Evens out who leads. Two nodes that share no shard are evened out through others. */
+/** Evens out who leads, of shards whose keys have rested. Two nodes that share no shard are evened out through others. */
 export function planLeaderBalance(outlook: Outlook): void {
   const nodes = openNodes(outlook);
   const count = (node: NodeId) => outlook.leaderCount(node);
@@ -64,6 +64,7 @@ export function planLeaderBalance(outlook: Outlook): void {
   for (const entry of outlook.view.shards.values()) {
     const from = outlook.leaderOf(entry);
     if (from === undefined || !outlook.isOpen(from) || !outlook.isIdle(entry) || !entry.voters.includes(from)) continue;
+    if (!outlook.isSettledFor(entry, outlook.options.leadRestMs)) continue;
     if (outlook.steps.length >= outlook.options.movesMax) return;
     const load = outlook.load(entry);
     // Whoever lags would stop the shard while it catches up.

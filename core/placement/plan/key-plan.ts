@@ -79,5 +79,5 @@ function isSmall(outlook: Outlook, left: ShardEntry, right: ShardEntry, unknown?
 
 function mayChange(outlook: Outlook, entry: ShardEntry): boolean {
   if (!outlook.isIdle(entry) || !outlook.hasQuorum(entry)) return false;
-  return entry.settledMs === 0 || outlook.nowMs - entry.settledMs >= outlook.options.settleMs;
+  return outlook.isSettledFor(entry, outlook.options.settleMs);
 }

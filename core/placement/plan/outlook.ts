@@ -132,6 +132,11 @@ export class Outlook {
     return entry.change === undefined && isSettled(entry) && !this.taken.has(entry.shard);
   }
 
+  /** Its keys were not changed, nor was a change of them given up, for so long. */
+  isSettledFor({ settledMs }: ShardEntry, ms: number): boolean {
+    return settledMs === 0 || this.nowMs - settledMs >= ms;
+  }
+
   /** Shards whose members are changing, placement too. */
   movesUnderWay(): number {
     return this.moving.size;

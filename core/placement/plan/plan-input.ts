@@ -47,6 +47,8 @@ export interface PlanOptions {
   readonly shardsMax: number;
   /** How long after a change of its keys, done or cancelled, a shard is left alone. */
   readonly settleMs: number;
+  /** How long after a change of its keys a shard's lead stays where it is, unless it has to go: callers notice one thing at a time. */
+  readonly leadRestMs: number;
   /** A merge that is not decided by then is cancelled: meanwhile one of the two decides nothing. */
   readonly mergePatienceMs: number;
   /** Difference in replicas, or in leaders, between two nodes that is not evened out, as a share of the mean. */
@@ -66,6 +68,7 @@ export const planDefaults: PlanOptions = {
   shardsMin: 16,
   shardsMax: 1024,
   settleMs: 60_000,
+  leadRestMs: 5000,
   mergePatienceMs: 2000,
   balanceBand: 0.1,
 };

@@ -193,6 +193,15 @@ describe("leaders", () => {
     const lag = new Map([[asNodeId(2), 5000]]);
     expect(plan(placement, { loads: { 1: { lag }, 2: { lag }, 3: { lag }, 4: { lag } } })).toEqual(["transfer 1 1→3", "transfer 2 1→3"]);
   });
+
+  test("stay where they are for some seconds after a change of their shard's keys", () => {
+    const placement = cluster(3, { shards: 4 });
+    for (let shard = 1; shard <= 4; shard++) placement.lease(shard, 1, 2);
+    for (const kind of ["want-merge", "merge-cancel"] as const) placement.do({ kind, ...pair(1, 2) });
+    expect(plan(placement)).toEqual(["transfer 3 1→2", "transfer 4 1→3"]);
+    placement.nowMs += 5000;
+    expect(plan(placement)).toEqual(["transfer 1 1→2", "transfer 2 1→3"]);
+  });
 });
 
 describe("keys", () => {

@@ -80,7 +80,7 @@ export class SimulatedCluster {
   }
 
   /** Rounds until nothing is planned and nothing moves, for `quiet` rounds on end. Throws above `most`. */
-  settle(most: number, quiet = 5): number {
+  settle(most: number, quiet = 7): number {
     let calm = 0;
     for (let rounds = 1; rounds <= most; rounds++) {
       this.round();
@@ -109,8 +109,16 @@ export class SimulatedCluster {
       return;
     }
     const entry = this.shards.find((each) => each.shard === step.shard) as ShardEntry;
+    this.checkRest(entry, step.from);
     if (entry.shard !== 0 && entry.lease?.node !== step.from) throw new Error(`Node ${step.from} does not lead shard ${step.shard}`);
     if (this.prng.chance(this.pace) && isVoter(entry, step.to) && this.isAlive(step.to)) this.elect(entry, step.to);
+  }
+
+  /** A lead that may stay does, for some seconds after the shard's keys changed. */
+  private checkRest(entry: ShardEntry, from: NodeId): void {
+    const mayStay = this.isAlive(from) && !this.full.has(from) && this.placement.view.nodes.get(from)?.standing === "member";
+    if (mayStay && entry.settledMs > 0 && this.placement.nowMs - entry.settledMs < 5000)
+      throw new Error(`The lead of shard ${entry.shard} moves ${this.placement.nowMs - entry.settledMs} ms after its keys changed`);
   }
 
   /** Nothing goes to a node that is known to be silent; most of what a shard is to be on is there. */
