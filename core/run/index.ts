@@ -12,7 +12,7 @@ export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
 export { type CallRequest, callText, decideAnswer, decideCall, type FoundCall } from "./method.ts";
-export { decideEnd, isOrder, startOf } from "./order.ts";
+export { decideEnd, isOrder, lacksBundle, startOf, withBundles } from "./order.ts";
 export { applySettled, blankMessage, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
 export { decidePause, decideUnpause, isPaused } from "./pause.ts";
 export {

@@ -1,6 +1,6 @@
 /** What messages of other partitions ask of a run: to start it, to cancel it, to terminate it. */
 import type { Partition, Reason } from "#core/base";
-import { type Contender, type Message, MessageKind } from "#proto";
+import { type Contender, type Envelope, type Message, MessageKind } from "#proto";
 import { meantBy } from "./child.ts";
 import { decideCancel, decideTerminate } from "./close.ts";
 import type { RunEvent } from "./event.ts";
@@ -11,6 +11,19 @@ import type { Run } from "./state.ts";
 /** Whether the message is for `decideEnd`, or a start. */
 export const isOrder = (kind: number): boolean =>
   kind === MessageKind.start || kind === MessageKind.cancel || kind === MessageKind.terminate;
+
+/** Whether the message starts a run on the code that is newest where it arrives. */
+export const lacksBundle = ({ kind, start }: Message): boolean => kind === MessageKind.start && start?.bundle.length === 0;
+
+/** The envelope with a bundle in every start whose type has one: whoever carries it knows what is deployed, Core does not. */
+export function withBundles(envelope: Envelope, newest: (type: string) => Uint8Array | undefined): Envelope {
+  if (!envelope.message.some(lacksBundle)) return envelope;
+  const message = envelope.message.map((one) => {
+    const bundle = one.start !== undefined && lacksBundle(one) ? newest(one.start.type) : undefined;
+    return bundle === undefined || one.start === undefined ? one : { ...one, start: { ...one.start, bundle } };
+  });
+  return { ...envelope, message };
+}
 
 /** A start as a client would ask for it; or why it can't be one. */
 export function startOf(from: Partition, { start, payload, op, generation, number }: Message): StartRequest | Reason {

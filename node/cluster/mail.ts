@@ -23,7 +23,7 @@ import type { Mail } from "../shard/shard-host.ts";
 import type { ShardPort } from "../shard/shard-port.ts";
 import type { LocalShards } from "./local-shards.ts";
 import type { Router } from "./router.ts";
-import { type NewestBundles, withBundles } from "./start-bundles.ts";
+import { type NewestBundles, withNewest } from "./start-bundles.ts";
 
 export type EnvelopeAnswer = EnvelopeReply | { readonly rejection: Rejection };
 
@@ -71,7 +71,7 @@ export class MailRoad implements Mail {
 
   private deliver(port: ShardPort, envelope: Envelope, done: (answer: EnvelopeAnswer) => void): void {
     const hand = (whole: Envelope) => void port.envelope(whole, (reply) => done(answerOf(reply)));
-    const whole = withBundles(envelope, this.parts.bundles);
+    const whole = withNewest(envelope, this.parts.bundles);
     if (whole instanceof Promise) whole.then(hand, (error: unknown) => done({ rejection: rejectionOf(error) }));
     else hand(whole);
   }

@@ -1,6 +1,7 @@
 /** Operations in words, for a person who has to find out where code and history part. */
 import { noBytes, toHex } from "#core/base";
 import { type CommandInit, CommandKind, type FailureInit, type PayloadInit } from "#proto";
+import { cancelText, spawnText } from "./child.ts";
 import type { RecordedOp } from "./history.ts";
 
 const excerptChars = 80;
@@ -18,6 +19,10 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return `a wait for signal ${JSON.stringify(op.name)}`;
     case "send-signal":
       return sent(op.name, op.to, payload(op.payload, other?.kind === CommandKind.sendSignal ? other.payload : undefined));
+    case "spawn":
+      return spawnText(op, payload(op.input, other?.kind === CommandKind.spawn ? other.payload : undefined));
+    case "cancel-run":
+      return cancelText(op.to, op.reason);
     case "await-result":
       return `a wait for the result of ${op.to}`;
     case "answer-call":
@@ -43,6 +48,13 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       return `a wait for signal ${JSON.stringify(command.name ?? "")}`;
     case CommandKind.sendSignal:
       return sent(command.name ?? "", command.to ?? "", payload(command.payload, other.kind === "send-signal" ? other.payload : undefined));
+    case CommandKind.spawn: {
+      const { to = "", name = "", start, closePolicy = 0 } = command;
+      const spawn = { to, type: name, contention: start?.contention ?? "", closePolicy };
+      return spawnText(spawn, payload(command.payload, other.kind === "spawn" ? other.input : undefined));
+    }
+    case CommandKind.cancelRun:
+      return cancelText(command.to ?? "", command.reason ?? "");
     case CommandKind.awaitResult:
       return `a wait for the result of ${command.to ?? ""}`;
     case CommandKind.answerCall: {

@@ -56,6 +56,16 @@ export class EventLog {
       case p.CommandKind.activity:
         this.add(EventKind.activityScheduled, p.encodeActivityScheduled, { op, name, input: payload });
         return;
+      case p.CommandKind.spawn: {
+        const { to = "", start, closePolicy = 0 } = command;
+        this.add(EventKind.childSpawned, p.encodeChildSpawned, { op, to, start: { ...start, type: name }, input: payload, closePolicy });
+        return;
+      }
+      case p.CommandKind.cancelRun: {
+        const { to = "", child = 0, reason = "" } = command;
+        this.add(EventKind.cancelSent, p.encodeCancelSent, { op, to, child, reason });
+        return;
+      }
       case p.CommandKind.timer:
         this.add(EventKind.timerStarted, p.encodeTimerStarted, { op, durationMs, dueMs: this.timeMs + durationMs });
         return;

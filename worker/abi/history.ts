@@ -11,10 +11,10 @@ import {
   decodeActivityFailed,
   decodeActivityScheduled,
   decodeCancelRequested,
+  decodeCancelSent,
   decodeMethodAnswered,
   decodeMethodCalled,
   decodeResultAwaited,
-  decodeResultReceived,
   decodeRunCancelled,
   decodeRunCompleted,
   decodeRunFailed,
@@ -22,7 +22,6 @@ import {
   decodeSignalAwaited,
   decodeSignalReceived,
   decodeSignalSent,
-  decodeSignalSettled,
   decodeTimerFired,
   decodeTimerStarted,
   EventKind,
@@ -33,6 +32,8 @@ import {
   type RunStarted,
 } from "#proto";
 import type { Delivery } from "../host/guest-host.ts";
+import { type RecordedSpawn, recordedSpawn } from "./child.ts";
+import { type Settlement, settlementOf } from "./settlement.ts";
 
 /** What the guest asked for at the time, as its history has it. */
 export type RecordedOp = { readonly seq: number } & (
@@ -45,6 +46,7 @@ export type RecordedOp = { readonly seq: number } & (
       readonly to: string;
       readonly name: string;
       readonly payload: Payload | undefined;
+      readonly child: number;
     }
   | { readonly kind: "await-result"; readonly op: number; readonly to: string }
   | {
@@ -54,6 +56,8 @@ export type RecordedOp = { readonly seq: number } & (
       readonly failure: Failure | undefined;
       readonly rejected: boolean;
     }
+  | ({ readonly kind: "spawn" } & RecordedSpawn)
+  | { readonly kind: "cancel-run"; readonly op: number; readonly to: string; readonly child: number; readonly reason: string }
   | { readonly kind: "cancel-op"; readonly op: number }
   | { readonly kind: "complete"; readonly result: Payload | undefined }
   | { readonly kind: "fail"; readonly failure: Failure | undefined }
@@ -148,16 +152,6 @@ function addDelivery(history: History, event: GuestEvent): boolean {
       takeDetails(history, failure);
       return true;
     }
-    case EventKind.signalSettled: {
-      const { op, failure } = fromBytes(decodeSignalSettled, body);
-      settle(history, nowMs, op, { result: undefined, failure });
-      return true;
-    }
-    case EventKind.resultReceived: {
-      const received = fromBytes(decodeResultReceived, body);
-      settle(history, nowMs, received.op, received);
-      return true;
-    }
     case EventKind.signalReceived: {
       const { name, payload } = fromBytes(decodeSignalReceived, body);
       const delivery = { kind: "signal" as const, nowMs, name, value: noBytes as Uint8Array };
@@ -179,8 +173,11 @@ function addDelivery(history: History, event: GuestEvent): boolean {
     case EventKind.cancelRequested:
       history.deliveries.push({ kind: "cancel", nowMs, reason: fromBytes(decodeCancelRequested, body).reason });
       return true;
-    default:
-      return false;
+    default: {
+      const said = settlementOf(event.kind, body);
+      if (said !== undefined) settle(history, nowMs, said.op, said);
+      return said !== undefined;
+    }
   }
 }
 
@@ -192,12 +189,7 @@ function resolve(history: History, nowMs: number, op: number, payload: Payload |
   history.deliveries.push(delivery);
 }
 
-interface Settlement {
-  readonly result: Payload | undefined;
-  readonly failure: Failure | undefined;
-}
-
-function settle(history: History, nowMs: number, op: number, { result, failure }: Settlement): void {
+function settle(history: History, nowMs: number, op: number, { result, failure }: Omit<Settlement, "op">): void {
   if (failure === undefined) return resolve(history, nowMs, op, result);
   history.deliveries.push({ kind: "reject", nowMs, op, failure });
   takeDetails(history, failure);
@@ -250,8 +242,8 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
       return { seq, kind: "await-signal", op, name };
     }
     case EventKind.signalSent: {
-      const { op, to, name, payload } = fromBytes(decodeSignalSent, body);
-      return { seq, kind: "send-signal", op, to, name, payload };
+      const { op, to, name, payload, child } = fromBytes(decodeSignalSent, body);
+      return { seq, kind: "send-signal", op, to, name, payload, child };
     }
     case EventKind.resultAwaited: {
       const { op, to } = fromBytes(decodeResultAwaited, body);
@@ -261,11 +253,18 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
       const { call, result, failure, rejected } = fromBytes(decodeMethodAnswered, body);
       return { seq, kind: "answer-call", call, result, failure, rejected };
     }
+    case EventKind.childSpawned:
+      return { seq, kind: "spawn", ...recordedSpawn(body) };
+    case EventKind.cancelSent: {
+      const { op, to, child, reason } = fromBytes(decodeCancelSent, body);
+      return { seq, kind: "cancel-run", op, to, child, reason };
+    }
     // Those that withdraw an operation begin alike.
     case EventKind.activityCancelled:
     case EventKind.timerCancelled:
     case EventKind.signalWaitCancelled:
     case EventKind.signalSendCancelled:
+    case EventKind.cancelSendCancelled:
     case EventKind.resultWaitCancelled:
       return { seq, kind: "cancel-op", op: fromBytes(decodeActivityCancelled, body).op };
     case EventKind.runCompleted:

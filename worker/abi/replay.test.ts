@@ -25,6 +25,17 @@ const tell = (op: number, to = "shop:o-2", value: unknown = 1): CommandInit => (
   payload: { data: json(value) },
 });
 const result = (op: number, to = "shop:o-2"): CommandInit => ({ kind: CommandKind.awaitResult, op, to });
+const child = (op: number, part: CommandInit = {}): CommandInit => ({
+  kind: CommandKind.spawn,
+  op,
+  to: "shop:p-1",
+  name: "parcel",
+  start: { contention: "attach" },
+  closePolicy: 1,
+  payload: { data: json(3) },
+  ...part,
+});
+const call = (op: number, part: CommandInit = {}): CommandInit => ({ kind: CommandKind.cancelRun, op, to: "shop:p-1", child: 1, ...part });
 const withdraw = (op: number): CommandInit => ({ kind: CommandKind.cancelOp, op });
 const complete = (value: unknown): CommandInit => ({ kind: CommandKind.complete, payload: { data: json(value) } });
 const fail = (message: string): CommandInit => ({ kind: CommandKind.fail, failure: { type: "Error", message, stack: "at x" } });
@@ -232,4 +243,22 @@ test("commands may be taken in any number of parts", () => {
   expect(replay.take([])).toBeUndefined();
   expect(replay.finish()).toBeUndefined();
   expect(replay.fresh).toEqual([ship(4)]);
+});
+
+test("a child is the same one by name, type, input, contention and policy, whatever its code; a cancellation by whom it is for", () => {
+  const same = [child(1), call(2)];
+  expect(check(same, [child(1, { ownCode: true }), call(2, { reason: "another" })])).toEqual({ problem: undefined, fresh: [] });
+  const others = [
+    { to: "shop:p-2" },
+    { name: "letter" },
+    { start: { contention: "queue" } },
+    { closePolicy: 3 },
+    { payload: { data: json(4) } },
+  ];
+  for (const part of others) expect(check(same, [child(1, part), call(2)]).problem).toContain("Operation 1 diverged");
+  expect(check(same, [child(1), call(2, { child: 0 })]).problem).toContain("Operation 2 diverged");
+  expect(check(same, [child(1, { closePolicy: 3 })]).problem).toContain(
+    'history (event 1) has a child shop:p-1 of type "parcel" (contention attach, parent-close policy terminate) with input 3, ' +
+      'the code asked for a child shop:p-1 of type "parcel" (contention attach, parent-close policy abandon) with input 3',
+  );
 });

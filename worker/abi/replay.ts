@@ -8,6 +8,7 @@
 import { createHash } from "node:crypto";
 import { bytesEqual, noBytes } from "#core/base";
 import { type CommandInit, CommandKind, type FailureInit, type PayloadInit } from "#proto";
+import { spawnsSame } from "./child.ts";
 import { describeCommand, describeRecorded } from "./describe.ts";
 import type { RecordedOp } from "./history.ts";
 
@@ -93,8 +94,18 @@ function agree(recorded: Asked, command: CommandInit): boolean {
         command.kind === CommandKind.sendSignal &&
         command.op === recorded.op &&
         command.to === recorded.to &&
+        (command.child ?? 0) === recorded.child &&
         command.name === recorded.name &&
         samePayload(recorded.payload, command.payload)
+      );
+    case "spawn":
+      return spawnsSame(recorded, command) && samePayload(recorded.input, command.payload);
+    case "cancel-run":
+      return (
+        command.kind === CommandKind.cancelRun &&
+        command.op === recorded.op &&
+        command.to === recorded.to &&
+        (command.child ?? 0) === recorded.child
       );
     case "await-result":
       return command.kind === CommandKind.awaitResult && command.op === recorded.op && command.to === recorded.to;

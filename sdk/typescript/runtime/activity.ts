@@ -2,7 +2,7 @@
  * Activities: everything that touches the world. They run in a worker's own process, at least
  * once; what they return is recorded and never computed again.
  */
-import { checkDuration, checkName, describe } from "./checks.ts";
+import { checkDuration, checkFields, checkName, describe } from "./checks.ts";
 import { engine } from "./engine.ts";
 
 /** How often and how fast a failed activity is tried again. */
@@ -130,11 +130,5 @@ function checkRetry(what: string, retry: RetryOptions): void {
     throw new RangeError(`${what}.jitter must be from 0 to 1, got ${describe(jitter)}`);
   if (nonRetryable !== undefined && !(Array.isArray(nonRetryable) && nonRetryable.every((name) => typeof name === "string"))) {
     throw new TypeError(`${what}.nonRetryable must be an array of error names`);
-  }
-}
-
-function checkFields(what: string, value: object, known: readonly string[]): void {
-  for (const name of Object.keys(value)) {
-    if (!known.includes(name)) throw new TypeError(`${what}: ${name} is not known; known are ${known.join(", ")}`);
   }
 }

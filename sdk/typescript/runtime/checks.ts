@@ -64,6 +64,23 @@ export function checkDuration(what: string, ms: unknown): number {
   return ms <= 0 ? 0 : Math.ceil(ms);
 }
 
+/** UTF-8 bytes of a reason. */
+const textBytesMax = 4096;
+
+/** Throws unless `text` is a string that history may keep as somebody's words. */
+export function checkText(what: string, text: unknown): asserts text is string {
+  if (typeof text !== "string") throw new TypeError(`${what} must be a string, got ${describe(text)}`);
+  if (!text.isWellFormed()) throw new TypeError(`${what} is not well-formed Unicode`);
+  if (utf8Bytes(text) > textBytesMax) throw new RangeError(`${what} has ${utf8Bytes(text)} bytes, at most ${textBytesMax} are allowed`);
+}
+
+/** Throws a `TypeError` where `value` has a field that is not known. */
+export function checkFields(what: string, value: object, known: readonly string[]): void {
+  for (const name of Object.keys(value)) {
+    if (!known.includes(name)) throw new TypeError(`${what}: ${name} is not known; known are ${known.join(", ")}`);
+  }
+}
+
 export function describe(value: unknown): string {
   if (value === null) return "null";
   if (typeof value === "number" || typeof value === "boolean" || value === undefined) return String(value);

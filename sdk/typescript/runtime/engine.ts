@@ -6,9 +6,21 @@
  * its errors and types says that it needs a run.
  */
 import type { ActivityOptions } from "./activity.ts";
+import type { ChildHandle, SpawnSettings } from "./child.ts";
 import { DeterminismError } from "./errors.ts";
 import type { WorkflowInfo } from "./info.ts";
 import type { LogLevel } from "./log.ts";
+
+export interface ChildPort {
+  signal(name: string, payload: unknown): Promise<void>;
+  cancel(reason: string): Promise<void>;
+}
+
+export interface EngineScope {
+  run<T>(work: () => T | Promise<T>): Promise<T>;
+  cancel(reason: string): void;
+  isCancelled(): boolean;
+}
 
 export interface Engine {
   activity(name: string, input: unknown, options: ActivityOptions | undefined): Promise<unknown>;
@@ -24,7 +36,11 @@ export interface Engine {
   random(): number;
   uuid(): string;
   log(level: LogLevel, parts: readonly unknown[]): void;
+  /** `workflow` is a name, or what `durable` made. */
+  spawn(workflow: unknown, input: unknown, settings: SpawnSettings): Pick<ChildHandle, "run" | "started" | "result"> & ChildPort;
   shield<T>(work: () => T | Promise<T>): Promise<T>;
+  /** Of `what`, for errors. */
+  openScope(what: string): EngineScope;
   info(): WorkflowInfo;
 }
 

@@ -4,7 +4,9 @@
  */
 export type { Activities, ActivityOptions, RetryOptions } from "./activity.ts";
 export { activities, activity, retryDefaults } from "./activity.ts";
-export { shield } from "./cancellation.ts";
+export { CancellationScope, shield } from "./cancellation.ts";
+export type { ChildHandle, ChildStart, SpawnSettings } from "./child.ts";
+export { spawn } from "./child.ts";
 export type { ActivityErrorFields, RunErrorFields } from "./errors.ts";
 export {
   ActivityError,

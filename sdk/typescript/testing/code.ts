@@ -49,9 +49,14 @@ export class Code {
     }
   }
 
+  /** As `hashOf`; undefined where there is none. */
+  bundleOf(type: string): Uint8Array | undefined {
+    return this.types.get(type);
+  }
+
   /** Hash of the code of a type. Throws `TypeError` where there is none. */
   hashOf(type: string): Uint8Array {
-    const hash = this.types.get(type);
+    const hash = this.bundleOf(type);
     if (hash !== undefined) return hash;
     throw new TypeError(
       `There is no workflow ${JSON.stringify(type)}: the workflow files export ${[...this.types.keys()].sort().join(", ")}`,

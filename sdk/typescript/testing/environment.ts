@@ -96,6 +96,7 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
       hasher,
       startMs: new Date(startAt).getTime(),
       worker: this.worker,
+      newest: (type) => code.bundleOf(type),
       crashes: (index) => index === fault.record,
     });
     this.worker.attach(this.core);
@@ -164,6 +165,13 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
     return this.made(run, started);
   }
 
+  /** The newest run under an address (`namespace:instance`), be it that a run spawned it. Throws where there is none. */
+  handle<Output = unknown>(address: string): TestRun<Output> {
+    const generation = this.core.describe(address as RunId)?.summary?.generation ?? 0;
+    if (generation === 0) throw new Error(`There is no run ${address}`);
+    return this.testRun<Output>(address, { generation });
+  }
+
   /** Virtual time, in milliseconds since 1970. It moves by at least one with each decision that Core records. */
   get now(): number {
     return this.core.nowMs;
@@ -222,11 +230,18 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
     return { records: this.core.log.lastIndex, answers: this.answers };
   }
 
-  private made<Output>(id: string, { generation, ticket = 0 }: Extract<Reply, { kind: "started" }>): TestRun<Output> {
-    const { core, worker, driver } = this;
-    const run = new TestRun<Output>({ core, worker, driver, nextSignal: () => ++this.signals }, { id, generation, ticket });
+  private made<Output>(id: string, started: Extract<Reply, { kind: "started" }>): TestRun<Output> {
+    const run = this.testRun<Output>(id, started);
     this.runs.push(run);
     return run;
+  }
+
+  private testRun<Output>(
+    id: string,
+    { generation, ticket = 0 }: { readonly generation: number; readonly ticket?: number },
+  ): TestRun<Output> {
+    const { core, worker, driver } = this;
+    return new TestRun<Output>({ core, worker, driver, nextSignal: () => ++this.signals }, { id, generation, ticket });
   }
 }
 

@@ -26,7 +26,7 @@ import {
   wholeRange,
 } from "#core/base";
 import { SessionCapacity } from "#core/dispatch";
-import { dueMs, isLive } from "#core/run";
+import { dueMs, isLive, withBundles } from "#core/run";
 import { type Command, type Input, ShardMachine } from "#core/shard";
 import type { DescribeReply, EnvelopeReply, Hello, Identity } from "#proto";
 import { ShardLog } from "./shard-log.ts";
@@ -48,6 +48,8 @@ export interface VirtualCoreOptions {
   /** Milliseconds since 1970 at which it begins. */
   readonly startMs: number;
   readonly worker: WorkerSide;
+  /** Code of a type that a run starts and its own bundle has not; undefined where there is none. */
+  readonly newest: (type: string) => Uint8Array | undefined;
   /** Called when record `index` is durable and nothing that rests on it has left. True: Core ends there. */
   readonly crashes: (index: number) => boolean;
 }
@@ -238,7 +240,7 @@ export class VirtualCore implements CoreSide {
   private send(effect: Send): void {
     const request = asRequestId(++this.requests);
     this.sent.set(request, effect);
-    this.inputs.push({ kind: "envelope", request, envelope: effect.envelope });
+    this.inputs.push({ kind: "envelope", request, envelope: withBundles(effect.envelope, this.options.newest) });
   }
 
   private answerSent(request: RequestId, { to, envelope }: Send, reply: Reply): void {

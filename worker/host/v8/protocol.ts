@@ -52,6 +52,12 @@ export const record = {
   answerCall: "M",
   /** call, JSON `WireFailure`, "1" where the input did not pass and else "0" */
   failCall: "E",
+  /** op, address, type, settings (JSON array), input */
+  spawn: "P",
+  /** op, address, spawning op (0 = none), reason (JSON string) */
+  cancelRun: "K",
+  /** op, address, spawning op, name, payload */
+  signalChild: "J",
   /** op */
   cancelOp: "C",
   /** result */
@@ -84,6 +90,17 @@ export interface WireFailure {
   /** Towards the guest only. */
   attempts?: number;
 }
+
+/** Settings of a child, in order; the numbers are those of the proto message. */
+export type WireSpawn = [
+  contention: string,
+  overrideReason: string,
+  idempotencyKey: string,
+  deadlineMs: number,
+  budgetMs: number,
+  closePolicy: number,
+  ownCode: boolean,
+];
 
 /** Fields of an activity's options record, in order; the numbers are those of the proto message. */
 export type WireOptions = [

@@ -4,7 +4,7 @@ import { InvariantError } from "#core/base";
 import type { ActivityOptionsInit, CommandInit, FailureInit } from "#proto";
 import { CommandKind } from "#proto";
 import type { QueryResult } from "../guest-host.ts";
-import type { WireFailure, WireOptions } from "./protocol.ts";
+import type { WireFailure, WireOptions, WireSpawn } from "./protocol.ts";
 import { record } from "./protocol.ts";
 
 const fieldByte = 0x1f;
@@ -79,9 +79,35 @@ function readRecord(cursor: Cursor, into: Records): void {
       into.logs.push({ level: cursor.text(), message: cursor.json() as string });
       break;
     default:
-      readAnswer(tag, cursor, into);
+      if (!readChild(tag, cursor, into)) readAnswer(tag, cursor, into);
   }
   cursor.endRecord();
+}
+
+/** What is about another run as a child. */
+function readChild(tag: string, cursor: Cursor, into: Records): boolean {
+  switch (tag) {
+    case record.spawn: {
+      const op = cursor.number();
+      const to = cursor.text();
+      const name = cursor.text();
+      const settings = spawnOf(cursor.json() as WireSpawn);
+      into.commands.push({ kind: CommandKind.spawn, op, to, name, ...settings, payload: cursor.payload() });
+      return true;
+    }
+    case record.cancelRun: {
+      const [op, to, child] = [cursor.number(), cursor.text(), cursor.number()];
+      into.commands.push({ kind: CommandKind.cancelRun, op, to, child, reason: cursor.json() as string });
+      return true;
+    }
+    case record.signalChild: {
+      const [op, to, child] = [cursor.number(), cursor.text(), cursor.number()];
+      into.commands.push({ kind: CommandKind.sendSignal, op, to, child, name: cursor.text(), payload: cursor.payload() });
+      return true;
+    }
+    default:
+      return false;
+  }
 }
 
 function readAnswer(tag: string, cursor: Cursor, into: Records): void {
@@ -187,6 +213,11 @@ function optionsOf(text: string): ActivityOptionsInit {
   };
   if (idempotencyKey === "" && knownOptions.size < knownOptionsMax) knownOptions.set(text, options);
   return options;
+}
+
+function spawnOf(wire: WireSpawn): Pick<CommandInit, "start" | "closePolicy" | "ownCode"> {
+  const [contention, overrideReason, idempotencyKey, deadlineMs, budgetMs, closePolicy, ownCode] = wire;
+  return { start: { contention, overrideReason, idempotencyKey, deadlineMs, budgetMs }, closePolicy, ownCode };
 }
 
 function failureOf(wire: WireFailure): FailureInit {

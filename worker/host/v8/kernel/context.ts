@@ -1,13 +1,14 @@
 /**
- * The one value that promise reactions carry along, by two builtins of V8. It tells whether code
- * runs inside `shield`, over any number of awaits and with any number of branches at once.
+ * The one value that promise reactions carry along, by two builtins of V8: the scope that code runs
+ * in, over any number of awaits and with any number of branches at once.
  */
+import type { Scope } from "./scope.ts";
+
 export interface Natives {
   getContinuationPreservedEmbedderData(): unknown;
   setContinuationPreservedEmbedderData(value: unknown): void;
 }
 
-const shielded = "shield";
 let get: () => unknown;
 let set: (value: unknown) => void;
 
@@ -21,14 +22,13 @@ export function resetContext(): void {
   set(undefined);
 }
 
-export function isShielded(): boolean {
-  return get() === shielded;
-}
+/** Undefined = the run's own. */
+export const carriedScope = () => get() as Scope | undefined;
 
-/** Runs `work`, and all that continues it, shielded. */
-export function withShield<T>(work: () => T): T {
+/** Runs `work`, and all that continues it, in the scope. */
+export function within<T>(scope: Scope, work: () => T): T {
   const before = get();
-  set(shielded);
+  set(scope);
   try {
     return work();
   } finally {

@@ -1,8 +1,9 @@
 /** Deliveries to runs: each makes the workflow's code go on, and its records are collected after. */
 import { CancelledError } from "#sdk/runtime";
-import { workflowMark } from "#sdk/runtime/workflow";
 import type { WireFailure } from "../protocol.ts";
 import { deliveryFlag, deliveryKind, record } from "../protocol.ts";
+import { cancelScope } from "./cancel.ts";
+import { childRejected, childResolved, isWorkflow } from "./children.ts";
 import { resetContext } from "./context.ts";
 import { toActivityError, toError, toFailure, toRunError } from "./failure.ts";
 import { callMethod, refuseWaiting } from "./methods.ts";
@@ -76,6 +77,7 @@ function findWorkflow(run: Run): ((input: unknown) => Promise<unknown>) | undefi
   let exports: Record<string, unknown>;
   try {
     exports = evaluateMain();
+    run.exports = exports;
   } catch (error) {
     const failure = toFailure(error);
     run.emit(
@@ -90,10 +92,6 @@ function findWorkflow(run: Run): ((input: unknown) => Promise<unknown>) | undefi
   const known = names.length === 0 ? "it exports none" : `it exports ${names.join(", ")}`;
   run.emit(record.broken, JSON.stringify(`The bundle has no workflow "${run.type}": ${known}`));
   return undefined;
-}
-
-function isWorkflow(value: unknown): boolean {
-  return typeof value === "function" && workflowMark in value;
 }
 
 function complete(run: Run, result: unknown): void {
@@ -117,6 +115,11 @@ function fail(run: Run, error: unknown): void {
 }
 
 function resolve(run: Run, op: number, text: string): void {
+  const child = run.children.get(op);
+  if (child !== undefined) {
+    childResolved(run, child, text);
+    return;
+  }
   const pending = run.pending.get(op);
   // Withdrawn meanwhile: the answer crossed the withdrawal.
   if (pending === undefined) return;
@@ -129,6 +132,11 @@ function resolve(run: Run, op: number, text: string): void {
 }
 
 function reject(run: Run, op: number, failure: WireFailure): void {
+  const child = run.children.get(op);
+  if (child !== undefined) {
+    childRejected(run, child, failure);
+    return;
+  }
   const pending = run.pending.get(op);
   if (pending === undefined) return;
   run.pending.delete(op);
@@ -163,16 +171,7 @@ function signal(run: Run, name: string, text: string): void {
 function cancel(run: Run, reason: string): void {
   if (run.cancelRequested || run.ended) return;
   run.cancelRequested = true;
-  run.cancelReason = reason;
-  const interrupted = [...run.pending.values()].filter((pending) => !pending.shielded && pending.kind !== "callback");
-  interrupted.sort((a, b) => a.op - b.op);
-  run.cancelWaits = interrupted.length === 0;
-  for (const pending of interrupted) {
-    run.pending.delete(pending.op);
-    if (pending.kind === "signal") leaveQueue(run, pending);
-    run.emit(record.cancelOp, pending.op);
-  }
-  for (const pending of interrupted) pending.reject(() => new CancelledError(reason));
+  cancelScope(run, run.scope, reason);
 }
 
 function answer(run: Run, name: string, input: string): void {

@@ -6,6 +6,8 @@
  */
 import { install } from "#sdk/runtime/engine";
 import { removeAbsent, removeWebAssembly } from "./absent.ts";
+import { scopeOperations } from "./cancel.ts";
+import { childOperations } from "./children.ts";
 import type { Natives } from "./context.ts";
 import { bindContext } from "./context.ts";
 import { collect, deliver } from "./deliver.ts";
@@ -19,7 +21,7 @@ import { provideWeb } from "./web/web.ts";
 
 export function boot(natives: Natives) {
   bindContext(natives);
-  install(engine);
+  install({ ...engine, ...childOperations, ...scopeOperations });
   rebind(globalThis);
   wrapIntl(Intl);
   provideWeb(globalThis);

@@ -3,23 +3,23 @@
  * calls, written as records, and settled by later deliveries.
  */
 import type { ActivityOptions, LogLevel, WorkflowInfo } from "#sdk/runtime";
-import { CancelledError, DeterminismError, retryDefaults, TimeoutError } from "#sdk/runtime";
+import { DeterminismError, retryDefaults, TimeoutError } from "#sdk/runtime";
 import type { Engine } from "#sdk/runtime/engine";
 import type { WireOptions } from "../protocol.ts";
 import { fieldEnd, record, recordEnd } from "../protocol.ts";
-import { isShielded, withShield } from "./context.ts";
 import { writeLog } from "./log.ts";
 import { takeWaiting } from "./methods.ts";
 import { toJson } from "./payload.ts";
 import { nextRandom, nextUuid } from "./random.ts";
 import type { Pending, PendingKind, Run } from "./run.ts";
 import { changingRun, readingRun } from "./run.ts";
+import { currentScope, takeCancellation } from "./scope.ts";
 
 const pendingMax = 10_000;
 const activationBytesMax = 48 * 1024 * 1024;
 const defaultOptions = optionsText(undefined);
 
-export const engine: Engine = {
+export const engine: Omit<Engine, "openScope" | "shield" | "spawn"> = {
   activity(name, input, options) {
     const run = actingRun("activity()");
     const json = toJson(input, `Input of activity "${name}"`);
@@ -86,7 +86,6 @@ export const engine: Engine = {
   random: () => nextRandom(changingRun("random()")),
   uuid: () => nextUuid(changingRun("uuid()")),
   log: (level: LogLevel, parts) => writeLog(readingRun("log"), level, parts),
-  shield: async (work) => withShield(work),
 
   info(): WorkflowInfo {
     const run = readingRun("workflowInfo()");
@@ -103,7 +102,7 @@ export const engine: Engine = {
   },
 };
 
-function fullAddress(run: Run, address: string): string {
+export function fullAddress(run: Run, address: string): string {
   return address.includes(":") ? address : `${run.name.slice(0, run.name.indexOf(":"))}:${address}`;
 }
 
@@ -146,7 +145,7 @@ export function queueOf<T>(queues: Map<string, T[]>, name: string): T[] {
   return queue;
 }
 
-function nextOp(run: Run, bytes: number): number {
+export function nextOp(run: Run, bytes: number): number {
   if (run.pending.size >= pendingMax) {
     throw new RangeError(`Too many operations are open in this run: at most ${pendingMax} are allowed, wait for some before starting more`);
   }
@@ -159,9 +158,9 @@ function nextOp(run: Run, bytes: number): number {
   return run.ops;
 }
 
-function pend(run: Run, op: number, kind: PendingKind, name: string): Promise<unknown> {
+export function pend(run: Run, op: number, kind: PendingKind, name: string): Promise<unknown> {
   const settled = new Promise((resolve, reject) => {
-    run.pending.set(op, { op, kind, name, shielded: isShielded(), resolve, reject });
+    run.pending.set(op, { op, kind, name, scope: currentScope(run), resolve, reject });
   });
   return settled.then(undefined, throwMade);
 }
@@ -170,16 +169,15 @@ function pend(run: Run, op: number, kind: PendingKind, name: string): Promise<un
  * An error made here has the functions that wait for it on its stack: V8 follows the awaits. To
  * note the stack at each call instead would cost more than all the rest of an activation.
  */
-function throwMade(makeError: () => Error): never {
+export function throwMade(makeError: () => Error): never {
   throw makeError();
 }
 
 /** What an operation gives without being issued: a waiting cancellation, or nothing ever in a run that has ended. */
-function intercept(run: Run): Promise<never> | undefined {
+export function intercept(run: Run): Promise<never> | undefined {
   if (run.ended) return new Promise(() => {});
-  if (!run.cancelWaits || isShielded()) return undefined;
-  run.cancelWaits = false;
-  return Promise.reject(new CancelledError(run.cancelReason));
+  const cancelled = takeCancellation(run);
+  return cancelled === undefined ? undefined : Promise.reject(cancelled);
 }
 
 function takeBuffered(run: Run, name: string): { readonly value: unknown } | undefined {

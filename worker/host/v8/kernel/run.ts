@@ -6,8 +6,11 @@
  */
 import { DeterminismError } from "#sdk/runtime";
 import { fieldEnd, recordEnd } from "../protocol.ts";
+import type { Child, ChildWait } from "./children.ts";
+import { Scope } from "./scope.ts";
 
-export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result";
+/** Nothing waits for a notice: a cancellation does not withdraw it. */
+export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result" | "notice";
 
 /** An operation that the host has yet to answer. */
 export interface Pending {
@@ -15,8 +18,8 @@ export interface Pending {
   readonly kind: PendingKind;
   /** Of the activity or the signal; of `send` and `result`, the address of the other run. */
   readonly name: string;
-  /** A cancellation passes it by. */
-  readonly shielded: boolean;
+  /** What cancels the scope interrupts it. */
+  readonly scope: Scope;
   resolve(value: unknown): void;
   /** The error is made where the workflow waits, so that its stack shows the way there. */
   reject(makeError: () => Error): void;
@@ -60,9 +63,10 @@ export class Run {
   loading = true;
   ended = false;
   cancelRequested = false;
-  /** A cancellation found nothing to interrupt and waits for the next operation. */
-  cancelWaits = false;
-  cancelReason = "";
+  /** The run's own scope: a cancellation of the run is one of it. */
+  readonly scope = new Scope(undefined);
+  /** What its modules export; none before they were evaluated. */
+  exports: Readonly<Record<string, unknown>> = {};
   reading: Reading = "no";
   readonly pending = new Map<number, Pending>();
   readonly buffered = new Map<string, unknown[]>();
@@ -70,6 +74,9 @@ export class Run {
   readonly methods = new Map<string, Method>();
   /** Calls of methods that were not declared yet, oldest first. */
   calls: MethodCall[] = [];
+  /** Children that have not ended, by the operations that spawned them, and what waits for them. */
+  readonly children = new Map<number, Child>();
+  readonly childWaits = new Set<ChildWait>();
   readonly queries = new Map<string, (input: unknown) => unknown>();
   /** Open `setTimeout` and `setInterval` handles: their current operation. */
   readonly handles = new Map<number, number>();

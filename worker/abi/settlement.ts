@@ -1,0 +1,39 @@
+/** What other runs answered to a run's operations, as its guest is told. */
+import {
+  decodeCancelSettled,
+  decodeChildEnded,
+  decodeChildStarted,
+  decodeResultReceived,
+  decodeSignalSettled,
+  EventKind,
+  type Failure,
+  fromBytes,
+  type Payload,
+} from "#proto";
+import { startPayload } from "./child.ts";
+
+export interface Settlement {
+  readonly op: number;
+  readonly result: Payload | undefined;
+  readonly failure: Failure | undefined;
+}
+
+/** Undefined for events of other kinds. Throws `CodecError`. */
+export function settlementOf(kind: number, body: Uint8Array): Settlement | undefined {
+  switch (kind) {
+    case EventKind.signalSettled:
+      return { ...fromBytes(decodeSignalSettled, body), result: undefined };
+    case EventKind.cancelSettled:
+      return { ...fromBytes(decodeCancelSettled, body), result: undefined };
+    case EventKind.resultReceived:
+      return fromBytes(decodeResultReceived, body);
+    case EventKind.childEnded:
+      return fromBytes(decodeChildEnded, body);
+    case EventKind.childStarted: {
+      const started = fromBytes(decodeChildStarted, body);
+      return { op: started.op, result: startPayload(started), failure: started.failure };
+    }
+    default:
+      return undefined;
+  }
+}
