@@ -29,6 +29,7 @@ import {
   decodeRunTerminated,
   decodeRunTimedOut,
   decodeRunUnpaused,
+  decodeSearchableSet,
   decodeSignalAwaited,
   decodeSignalQueued,
   decodeSignalReceived,
@@ -102,6 +103,7 @@ const kinds: Record<number, Kind> = {
   [EventKind.runResumed]: kind("RunResumed", decodeRunResumed, (m) => `on bundle ${shortHash(m.bundle)}`),
   [EventKind.runPaused]: kind("RunPaused", decodeRunPaused, (m) => m.reason),
   [EventKind.runUnpaused]: kind("RunUnpaused", decodeRunUnpaused, (m) => m.reason),
+  [EventKind.searchableSet]: kind("SearchableSet", decodeSearchableSet, (m) => `#${m.op} ${m.name} ${m.value}`),
   [EventKind.cancelRequested]: kind("CancelRequested", decodeCancelRequested, (m) => m.reason),
   [EventKind.historyExpired]: kind("HistoryExpired", decodeHistoryExpired, (m) => expiredText(m)),
   [EventKind.activityScheduled]: kind("ActivityScheduled", decodeActivityScheduled, (m) =>

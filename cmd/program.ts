@@ -232,6 +232,8 @@ function runCommands(root: Command, grammar: Grammar): void {
   messageCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
 }
 
+const runFilter = "which runs, such as \"customer = 'ann' AND total >= 100 AND started > '2026-01-31'\"";
+
 function workflowCommands(root: Command, grammar: Grammar): void {
   const workflow = sub(root, "workflow", "see and steer runs").alias("wf");
   const leaf = (usage: string, description: string) => sub(workflow, usage, description);
@@ -240,6 +242,7 @@ function workflowCommands(root: Command, grammar: Grammar): void {
       leaf("list", "list runs, newest first")
         .addOption(new Option("--status <status>", "only runs of this status").choices(statusWords))
         .option("--type <name>", "only runs of this workflow")
+        .option("--query <filter>", runFilter)
         .option("--limit <count>", "at most this many (100 when unset)")
         .option("--all", "as many as there are"),
     ),
@@ -258,6 +261,7 @@ function workflowCommands(root: Command, grammar: Grammar): void {
     leaf(`${name} [run...]`, `${description} (- reads ids from standard input)`)
       .optionsGroup("Runs that are not named:")
       .option("--type <name>", "all of this workflow")
+      .option("--query <filter>", runFilter)
       .addOption(new Option("--status <status>", "all of this status").choices(statusWords))
       .option("--all", "all of the namespace")
       .option("--yes", "without being asked, when a filter chose them")

@@ -24,8 +24,21 @@ export function runJson(run: RunSummary) {
     closedAt: run.closedMs === 0 ? null : timeText(run.closedMs),
     bundle: toHex(run.bundle),
     note: run.note,
+    searchable: searchableOf(run),
     historyExpiredAt: run.expiredMs === 0 ? null : timeText(run.expiredMs),
   };
+}
+
+/** Times as texts. */
+export function searchableOf({ searchable }: RunSummary): Record<string, unknown> {
+  if (searchable === "") return {};
+  const found = Object.entries(JSON.parse(searchable) as Record<string, unknown>);
+  return Object.fromEntries(
+    found.map(([name, value]) => [
+      name,
+      typeof value === "object" && value !== null ? timeText((value as { readonly time: number }).time) : value,
+    ]),
+  );
 }
 
 export function pendingJson(pending: PendingSummary) {

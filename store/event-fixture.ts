@@ -9,9 +9,11 @@ import {
   encodeRunBlocked,
   encodeRunCompleted,
   encodeRunFailed,
+  encodeRunPaused,
   encodeRunResumed,
   encodeRunStarted,
   encodeRunTerminated,
+  encodeSearchableSet,
   encodeShardChange,
   encodeSignalReceived,
   type ShardChangeInit,
@@ -129,6 +131,16 @@ export const event = {
     kind: EventKind.cancelRequested,
     payload: toBytes(encodeCancelRequested, { reason: "changed mind" }),
   }),
+  paused: (partition: string): NewEvent => ({
+    partition,
+    kind: EventKind.runPaused,
+    payload: toBytes(encodeRunPaused, { reason: "a vendor is down" }),
+  }),
+  searchable: (partition: string, name: string, value: unknown): NewEvent => ({
+    partition,
+    kind: EventKind.searchableSet,
+    payload: toBytes(encodeSearchableSet, { op: 1, name, value: JSON.stringify(value) }),
+  }),
   expired: (partition: string, ...run: ExpiredRunInit[]): NewEvent => ({
     partition,
     kind: EventKind.historyExpired,
@@ -162,12 +174,15 @@ export function writeLife(writer: RecordWriter, seed: number, records: number): 
       event.blocked,
       event.resumed,
       event.cancelled,
+      event.paused,
+      (at: string) => event.searchable(at, "total", prng.chance(0.2) ? null : prng.below(100)),
+      (at: string) => event.searchable(at, "customer", `c${prng.below(5)}`),
       event.completed,
       event.failed,
       event.terminated,
     ];
     const make = kinds[prng.below(kinds.length)] as (partition: string) => NewEvent;
-    if (kinds.indexOf(make) >= 6) open.delete(run);
+    if (kinds.indexOf(make) >= 9) open.delete(run);
     writer.record(event.signal(run), make(run));
   }
 }

@@ -110,5 +110,6 @@ export { TieredSegmentStore } from "./segment/tiered-segment-store.ts";
 export type { ProjectorOptions } from "./visibility/projector.ts";
 export { Projector } from "./visibility/projector.ts";
 export { type EndedWanted, pageTokenOf, RunQuery } from "./visibility/query.ts";
+export { filterOf } from "./visibility/run-filter.ts";
 export type { PlacedEvent, RunRebuild } from "./visibility/run-rebuild.ts";
 export type { RunRow, StoredRun } from "./visibility/schema.ts";

@@ -11,6 +11,7 @@ import { visible } from "../terminal.ts";
 export interface SelectionOptions extends GlobalOptions {
   readonly status?: string;
   readonly type?: string;
+  readonly query?: string;
   readonly all?: boolean;
   readonly yes?: boolean;
   readonly reason?: string;
@@ -35,11 +36,16 @@ const pageSize = 1000;
 
 /** Who named no runs means those that fit the filter. Throws `UsageError` for both, or neither. */
 export function isByFilter(options: SelectionOptions, names: readonly string[]): boolean {
-  const filters = [options.status !== undefined && "--status", options.type !== undefined && "--type", options.all === true && "--all"];
+  const filters = [
+    options.status !== undefined && "--status",
+    options.type !== undefined && "--type",
+    options.query !== undefined && "--query",
+    options.all === true && "--all",
+  ];
   const given = filters.filter((each) => each !== false);
   if (given.length === 0 && names.length === 0) {
     throw new UsageError("Cannot act on runs: none are named", {
-      next: "name runs, or choose them with --type, --status or --all (all of the namespace)",
+      next: "name runs, or choose them with --type, --status, --query or --all (all of the namespace)",
     });
   }
   if (given.length > 0 && names.length > 0)
@@ -77,12 +83,20 @@ export async function filteredRuns(context: Context, remote: Remote, options: Se
   for (const status of statuses) {
     let pageToken = "";
     do {
-      const page = await remote.list({ namespace, status, type: options.type ?? "", limit: pageSize, pageToken });
+      const page = await remote.list({
+        namespace,
+        status,
+        type: options.type ?? "",
+        query: options.query ?? "",
+        limit: pageSize,
+        pageToken,
+      });
       for (const { run } of page.run) runs.push(run);
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
   }
-  const what = `${options.type === undefined ? "" : ` of ${visible(options.type)}`} in namespace ${namespace} that ${runs.length === 1 ? "is" : "are"} ${statuses.map(statusWord).join(" or ")}`;
+  const where = options.query === undefined ? "" : ` where ${visible(options.query)},`;
+  const what = `${options.type === undefined ? "" : ` of ${visible(options.type)}`}${where} in namespace ${namespace} that ${runs.length === 1 ? "is" : "are"} ${statuses.map(statusWord).join(" or ")}`;
   if (runs.length === 0) {
     context.output.say(`No runs${what}: nothing to do`);
     return [];

@@ -13,6 +13,7 @@ import { paintStatus, parseStatus, statusWord } from "../status.ts";
 export interface ListOptions extends GlobalOptions {
   readonly status?: string;
   readonly type?: string;
+  readonly query?: string;
   readonly limit?: string;
   readonly all?: boolean;
 }
@@ -31,7 +32,7 @@ export async function workflowList(context: Context, options: ListOptions): Prom
   const status = parseStatus(options.status);
   const namespace = namespaceName(options, context.env);
   return withRemote(context, options, async (remote) => {
-    const { runs, isMore } = await pages(remote, { namespace, status, type: options.type ?? "" }, limit);
+    const { runs, isMore } = await pages(remote, { namespace, status, type: options.type ?? "", query: options.query ?? "" }, limit);
     context.output.list(runs, listing(context.output));
     if (isMore && context.output.isForPeople) context.output.say(`There are more: list them with --limit or --all`);
     return exit.ok;
@@ -42,6 +43,7 @@ interface Filter {
   readonly namespace: string;
   readonly status: number;
   readonly type: string;
+  readonly query: string;
 }
 
 async function pages(remote: Remote, filter: Filter, limit: number): Promise<{ runs: RunSummary[]; isMore: boolean }> {

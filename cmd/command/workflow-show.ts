@@ -11,7 +11,7 @@ import { type ExitCode, exit, reasonOf } from "../failure.ts";
 import { kindName } from "../history.ts";
 import type { Output } from "../output.ts";
 import { outcomeText, payloadBytes, type Remote } from "../remote.ts";
-import { describeJson, outcomeJson } from "../shapes.ts";
+import { describeJson, outcomeJson, searchableOf } from "../shapes.ts";
 import { hasEnded, paintStatus, statusWord } from "../status.ts";
 import type { Column } from "../table.ts";
 import { safeText, visible, visibleLines } from "../terminal.ts";
@@ -71,6 +71,7 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, known: Know
   if (reply.startedBy !== undefined) field("parent", visible(starterText(reply.startedBy)));
   field("status", paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""));
   field("note", visibleLines(run.note));
+  for (const [name, value] of Object.entries(searchableOf(run))) field("searchable", `${name} = ${visible(JSON.stringify(value))}`);
   if (run.startedMs > 0) field("started", timeText(run.startedMs));
   if (run.closedMs > 0) field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
   if (reply.deadlineAtMs > 0) field("deadline", timeText(reply.deadlineAtMs));

@@ -50,6 +50,9 @@ export const limits = {
   /** Earlier starts of a name with a queue whose ends it remembers, and bytes of their results. */
   endingsKept: 64,
   endingBytesKept: 1 * MiB,
+  /** Names that one run makes searchable, and characters of one value as JSON. */
+  searchableMax: 64,
+  searchableCharsMax: 2 * KiB,
   /** Offers of one attempt that may be lost with their workers; then the attempt counts as failed. */
   deliveriesMax: 3,
   /** Tasks that wait for a worker, over the whole shard, before starts are refused. */

@@ -4,7 +4,7 @@ import { defaultRetry, mayRetry, retryDelayMs } from "#core/policy";
 import { type ActivityOptions, type ActivityRetried, type ActivityScheduled, EventKind, type Failure, type Payload } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
-import { kept, type Operation, openOperation, type Run } from "./state.ts";
+import { type EventPlace, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface ScheduleRequest {
   readonly op: number;
@@ -18,7 +18,16 @@ export function decideSchedule(request: ScheduleRequest): RunEvent {
   return { kind: EventKind.activityScheduled, body: { op, name, input, options } };
 }
 
-export function applyScheduled(run: Run, body: ActivityScheduled, at: { seq: number; timeMs: number }): void {
+export function applyToActivity(
+  run: Run,
+  event: Extract<RunEvent, { kind: (typeof EventKind)["activityScheduled" | "activityRetried"] }>,
+  at: EventPlace,
+): void {
+  if (event.kind === EventKind.activityScheduled) applyScheduled(run, event.body, at);
+  else applyRetried(run, event.body);
+}
+
+function applyScheduled(run: Run, body: ActivityScheduled, at: EventPlace): void {
   const { op, name, options } = body;
   openOperation(run, at, { op, kind: EventKind.activityScheduled, name, input: kept(body.input), options, attempt: 1, delivery: 1 });
 }
@@ -86,7 +95,7 @@ export function timeoutFailure(o: Operation, timeout: Timeout): Failure {
   return failureOf("TimeoutError", message, { nonRetryable: timeout === "schedule-to-close" });
 }
 
-export function applyRetried(run: Run, body: ActivityRetried): void {
+function applyRetried(run: Run, body: ActivityRetried): void {
   const o = run.pending.get(body.op);
   if (o === undefined) return;
   o.attempt = body.attempt + 1;

@@ -1,6 +1,6 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
-import { applyRetried, applyScheduled } from "./activity.ts";
+import { applyToActivity } from "./activity.ts";
 import { applyToChild, closeChildren } from "./child.ts";
 import { applyCancelRequested, applyClosed, applyResumed } from "./close.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
@@ -10,7 +10,8 @@ import { applyToMethod, closeCalls } from "./method.ts";
 import { applyPaused, applyUnpaused } from "./pause.ts";
 import { applyToQueue } from "./queue.ts";
 import { applyToRemote, cancelWaits } from "./remote.ts";
-import { applySignalAwaited, applySignalReceived } from "./signal.ts";
+import { applySearchable } from "./searchable.ts";
+import { applyToSignal } from "./signal.ts";
 import { applyStarted } from "./start.ts";
 import { type EventPlace, isLive, type Run } from "./state.ts";
 import { applyTimerStarted } from "./timer.ts";
@@ -29,10 +30,8 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       applyToQueue(run, event, at, inputHash);
       break;
     case Kind.activityScheduled:
-      applyScheduled(run, event.body, at);
-      break;
     case Kind.activityRetried:
-      applyRetried(run, event.body);
+      applyToActivity(run, event, at);
       break;
     case Kind.activityCompleted:
     case Kind.activityFailed:
@@ -50,10 +49,8 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       applyTimerStarted(run, event.body, at);
       break;
     case Kind.signalReceived:
-      applySignalReceived(run, event.body);
-      break;
     case Kind.signalAwaited:
-      applySignalAwaited(run, event.body, at);
+      applyToSignal(run, event, at);
       break;
     case Kind.signalSent:
     case Kind.resultAwaited:
@@ -77,6 +74,9 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
     case Kind.runPaused:
     case Kind.runUnpaused:
       applySteered(run, event);
+      break;
+    case Kind.searchableSet:
+      applySearchable(run, event.body);
       break;
     case Kind.historyExpired:
       applyHistoryExpired(run, at.seq);

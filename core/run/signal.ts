@@ -3,7 +3,7 @@ import { limits, type Partition, type Rejection } from "#core/base";
 import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { markTaken } from "./sender.ts";
-import { isClosed, openOperation, type Run } from "./state.ts";
+import { type EventPlace, isClosed, openOperation, type Run } from "./state.ts";
 
 /** What a client sends. */
 export type SignalRequest = Pick<SignalReceived, "name" | "payload" | "id">;
@@ -16,7 +16,16 @@ export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplic
   return { kind: EventKind.signalReceived, body };
 }
 
-export function applySignalReceived(run: Run, body: SignalReceived): void {
+export function applyToSignal(
+  run: Run,
+  event: Extract<RunEvent, { kind: (typeof EventKind)["signalReceived" | "signalAwaited"] }>,
+  at: EventPlace,
+): void {
+  if (event.kind === EventKind.signalReceived) applySignalReceived(run, event.body);
+  else applySignalAwaited(run, event.body, at);
+}
+
+function applySignalReceived(run: Run, body: SignalReceived): void {
   if (body.number > 0) markTaken(run, body.from as Partition, body.number);
   rememberSignal(run, body.id);
   for (const o of run.pending.values()) {
@@ -35,7 +44,7 @@ export function rememberSignal(run: Run, id: string): void {
   if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();
 }
 
-export function applySignalAwaited(run: Run, body: SignalAwaited, at: { seq: number; timeMs: number }): void {
+function applySignalAwaited(run: Run, body: SignalAwaited, at: EventPlace): void {
   run.nextOp = body.op + 1;
   const waiting = run.unclaimed.get(body.name) ?? 0;
   if (waiting > 0) {

@@ -115,4 +115,5 @@ export function applyStarted(run: Run, body: RunStarted, at: { seq: number; time
   run.startedBy = body.startedBy;
   tellStarter(run, { startedBy: body.startedBy, ticket: body.ticket, isQueued: false });
   run.lastCall = 0;
+  run.searchable.clear();
 }

@@ -97,6 +97,8 @@ export interface Run {
   /** Why the run is blocked or was ended, for people. */
   note: string;
   signalIds: string[];
+  /** JSON of what the code made searchable, by name. */
+  readonly searchable: Map<string, string>;
   /** Signals that came before the workflow asked for them, by name. */
   unclaimed: Map<string, number>;
   /** Calls of the generation's methods without an answer, by number, the oldest first. */
@@ -153,6 +155,7 @@ export function emptyRun(run: RunId): Run {
     failure: undefined,
     note: "",
     signalIds: [],
+    searchable: new Map(),
     unclaimed: new Map(),
     calls: new Map(),
     answeredCalls: [],

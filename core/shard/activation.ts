@@ -9,8 +9,10 @@ import {
   decideTimer,
   decideWaitCancelled,
   failureOf,
+  isSearchableFull,
   type RunEvent,
   type SpawnRequest,
+  searchableProblem,
 } from "#core/run";
 import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, type IdentityInit, RunStatus } from "#proto";
 import { answerCall, refuseCallers } from "./calls.ts";
@@ -118,11 +120,13 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
 }
 
 /** Which bound the operation would pass. */
-function excess(live: LiveRun, { kind }: Command): string | undefined {
+function excess(live: LiveRun, { kind, name }: Command): string | undefined {
   const { pending, unsettled } = live.run;
   if (!isOperation(kind)) return undefined;
   if (pending.size >= limits.pendingOpsMax)
     return `Run ${live.id} has ${pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
+  if (kind === CommandKind.setSearchable && isSearchableFull(live.run, name))
+    return `Run ${live.id} has ${limits.searchableMax} searchable names, more are not allowed`;
   if (!isRemote(kind)) return undefined;
   return unsettled < limits.unsettledMessagesMax
     ? undefined
@@ -134,7 +138,7 @@ const isRemote = (kind: number): boolean =>
   kind === CommandKind.sendSignal || kind === CommandKind.awaitResult || kind === CommandKind.spawn || kind === CommandKind.cancelRun;
 
 /** Operations are numbered; the other kinds withdraw one or end the run. */
-const isOperation = (kind: number): boolean => kind <= CommandKind.awaitSignal || isRemote(kind);
+const isOperation = (kind: number): boolean => kind <= CommandKind.awaitSignal || kind === CommandKind.setSearchable || isRemote(kind);
 
 function commandProblem(live: LiveRun, commands: readonly Command[]): string | undefined {
   let next = live.run.nextOp;
@@ -146,6 +150,8 @@ function commandProblem(live: LiveRun, commands: readonly Command[]): string | u
       answered.add(c.op);
     }
     if (!isOperation(c.kind)) continue;
+    const problem = c.kind === CommandKind.setSearchable ? searchableProblem(c.name, c.searchable) : undefined;
+    if (problem !== undefined) return problem;
     if (c.op !== next) return `Operation ${c.op} was issued out of order, want ${next}`;
     next++;
   }
@@ -188,6 +194,9 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
       const { op: call, payload: result, failure, rejected } = c;
       return answerCall(ctx, live, { call, result, failure, rejected }, identity);
     }
+    case CommandKind.setSearchable:
+      ctx.append(live, { kind: EventKind.searchableSet, body: { op: c.op, name: c.name, value: c.searchable } }, identity);
+      return;
     case CommandKind.cancelOp:
       return withdraw(ctx, live, c.op, identity);
     default:

@@ -1,6 +1,6 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
-import { isClosed, isPaused, type Operation, outcomeOf } from "#core/run";
+import { isClosed, isPaused, type Operation, outcomeOf, searchableJson } from "#core/run";
 import { type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -19,6 +19,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
       bundle: run.bundle,
       note: run.note,
       expiredMs: 0,
+      searchable: searchableJson(run),
     },
     size: head.size,
     lastHash: head.lastHash,

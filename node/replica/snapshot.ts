@@ -312,10 +312,10 @@ function recordIn({ index, term, kind, body }: ArchivedRecord) {
 }
 
 function runOut(row: StoredRun): IndexedRun {
-  const { key, run, generation, type, status, bundle, note } = row;
+  const { key, run, generation, type, status, bundle, note, searchable } = row;
   const { started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, expired_ms: expiredMs } = row;
   const times = { startedMs, closedMs, expiredMs };
-  return { key, run, generation, type, status, ...times, bundle, note, cancelRequested: requested !== 0, lastIndex };
+  return { key, run, generation, type, status, ...times, bundle, note, cancelRequested: requested !== 0, lastIndex, searchable };
 }
 
 function runIn(row: IndexedRun): StoredRun {
@@ -335,6 +335,8 @@ function runIn(row: IndexedRun): StoredRun {
     cancel_requested: row.cancelRequested ? 1 : 0,
     last_index: row.lastIndex,
     expired_ms: row.expiredMs,
+    // A node of a version before sends none.
+    searchable: row.searchable === "" ? "{}" : row.searchable,
   };
 }
 

@@ -16,7 +16,17 @@ export function stateOf(state: DescribeReply, address: RunAddress): DescribeRepl
   if (ticket === 0) return state;
   const id = addressText(address);
   if (ticket === state.ticket) return { ...state, summary: state.summary && { ...state.summary, run: id } };
-  const blank = { run: id, generation: 0, startedMs: 0, closedMs: 0, bundle: new Uint8Array(0), note: "", expiredMs: 0, type: "" };
+  const blank = {
+    run: id,
+    generation: 0,
+    startedMs: 0,
+    closedMs: 0,
+    bundle: new Uint8Array(0),
+    note: "",
+    expiredMs: 0,
+    type: "",
+    searchable: "{}",
+  };
   const of = (summary: RunSummary, outcome: DescribeReply["outcome"]): DescribeReply => {
     return { ...state, summary, outcome, pending: [], cancelRequested: false, deadlineAtMs: 0 };
   };

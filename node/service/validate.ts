@@ -23,6 +23,7 @@ import type {
   UnpauseRequest,
 } from "#proto";
 import { runStatusNames } from "#proto";
+import { filterOf } from "#store";
 import { derivedInstance, freshCall, freshInstance } from "./run-names.ts";
 
 type Of<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
@@ -179,6 +180,7 @@ export function checkList(m: ListRequest): ListRequest {
     throw bad(doing, "status", `is ${m.status}, want the RunStatus of a run (${Object.keys(runStatusNames).join(", ")}), or 0 for all`);
   if (m.limit > listLimitMax) throw bad(doing, "limit", `is ${m.limit}, want at most ${listLimitMax}`);
   checkText(doing, "page_token", m.pageToken);
+  if (m.query !== "") filterOf(m.query);
   return { ...m, limit: m.limit === 0 ? listLimitDefault : m.limit };
 }
 

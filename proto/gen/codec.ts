@@ -407,6 +407,7 @@ export const EventKind = {
   activityCancelled: 20,
   runPaused: 24,
   runUnpaused: 25,
+  searchableSet: 26,
   timerStarted: 32,
   timerFired: 33,
   timerCancelled: 34,
@@ -853,6 +854,41 @@ export function decodeCancelRequested(r: Reader, end: number): CancelRequested {
   }
   r.leave(end);
   return { reason: reason_, from: from_, number: number_ };
+}
+
+export interface SearchableSet {
+  op: number;
+  name: string;
+  value: string;
+}
+export interface SearchableSetInit {
+  op?: number | undefined;
+  name?: string | undefined;
+  value?: string | undefined;
+}
+
+export function encodeSearchableSet(w: Writer, m: SearchableSetInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.value !== undefined && m.value !== "") { w.text(26, m.value); }
+}
+
+export function decodeSearchableSet(r: Reader, end: number): SearchableSet {
+  let op_: number = 0;
+  let name_: string = "";
+  let value_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 26: value_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, name: name_, value: value_ };
 }
 
 export interface StartQueued {
@@ -3769,6 +3805,7 @@ export interface RunState {
   openCall: OpenCall[];
   answeredCall: AnsweredCall[];
   lastCall: number;
+  searchable: SearchableValue[];
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -3813,6 +3850,7 @@ export interface RunStateInit {
   openCall?: readonly OpenCallInit[] | undefined;
   answeredCall?: readonly AnsweredCallInit[] | undefined;
   lastCall?: number | undefined;
+  searchable?: readonly SearchableValueInit[] | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -3858,6 +3896,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.openCall !== undefined) for (const item of m.openCall) { { const mark = w.begin(482); encodeOpenCall(w, item); w.close(mark); } }
   if (m.answeredCall !== undefined) for (const item of m.answeredCall) { { const mark = w.begin(490); encodeAnsweredCall(w, item); w.close(mark); } }
   if (m.lastCall !== undefined && m.lastCall !== 0) { w.varint(496); w.varint(m.lastCall); }
+  if (m.searchable !== undefined) for (const item of m.searchable) { { const mark = w.begin(506); encodeSearchableValue(w, item); w.close(mark); } }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -3903,6 +3942,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   const openCall_: OpenCall[] = [];
   const answeredCall_: AnsweredCall[] = [];
   let lastCall_: number = 0;
+  const searchable_: SearchableValue[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -3949,11 +3989,12 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 482: openCall_.push(decodeOpenCall(r, r.extent(end))); break;
       case 490: answeredCall_.push(decodeAnsweredCall(r, r.extent(end))); break;
       case 496: lastCall_ = r.varint(); break;
+      case 506: searchable_.push(decodeSearchableValue(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_ };
 }
 
 export interface OpenCall {
@@ -4029,6 +4070,36 @@ export function decodeAnsweredCall(r: Reader, end: number): AnsweredCall {
   }
   r.leave(end);
   return { id: id_, name: name_, seq: seq_, answer: answer_ };
+}
+
+export interface SearchableValue {
+  name: string;
+  value: string;
+}
+export interface SearchableValueInit {
+  name?: string | undefined;
+  value?: string | undefined;
+}
+
+export function encodeSearchableValue(w: Writer, m: SearchableValueInit): void {
+  if (m.name !== undefined && m.name !== "") { w.text(10, m.name); }
+  if (m.value !== undefined && m.value !== "") { w.text(18, m.value); }
+}
+
+export function decodeSearchableValue(r: Reader, end: number): SearchableValue {
+  let name_: string = "";
+  let value_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: name_ = r.text(end); break;
+      case 18: value_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { name: name_, value: value_ };
 }
 
 export interface Contender {
@@ -4465,6 +4536,7 @@ export const CommandKind = {
   spawn: 20,
   cancelRun: 21,
   answerCall: 15,
+  setSearchable: 30,
 } as const;
 export type CommandKind = (typeof CommandKind)[keyof typeof CommandKind];
 
@@ -4935,6 +5007,7 @@ export interface Command {
   reason: string;
   ownCode: boolean;
   rejected: boolean;
+  searchable: string;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -4951,6 +5024,7 @@ export interface CommandInit {
   reason?: string | undefined;
   ownCode?: boolean | undefined;
   rejected?: boolean | undefined;
+  searchable?: string | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -4968,6 +5042,7 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.reason !== undefined && m.reason !== "") { w.text(154, m.reason); }
   if (m.ownCode === true) { w.varint(160); w.varint(1); }
   if (m.rejected === true) { w.varint(240); w.varint(1); }
+  if (m.searchable !== undefined && m.searchable !== "") { w.text(322, m.searchable); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -4985,6 +5060,7 @@ export function decodeCommand(r: Reader, end: number): Command {
   let reason_: string = "";
   let ownCode_: boolean = false;
   let rejected_: boolean = false;
+  let searchable_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5003,11 +5079,12 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 154: reason_ = r.text(end); break;
       case 160: ownCode_ = r.varint() !== 0; break;
       case 240: rejected_ = r.varint() !== 0; break;
+      case 322: searchable_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, searchable: searchable_ };
 }
 
 export interface TaskToken {
@@ -6469,6 +6546,7 @@ export interface ListRequest {
   type: string;
   limit: number;
   pageToken: string;
+  query: string;
 }
 export interface ListRequestInit {
   namespace?: string | undefined;
@@ -6476,6 +6554,7 @@ export interface ListRequestInit {
   type?: string | undefined;
   limit?: number | undefined;
   pageToken?: string | undefined;
+  query?: string | undefined;
 }
 
 export function encodeListRequest(w: Writer, m: ListRequestInit): void {
@@ -6484,6 +6563,7 @@ export function encodeListRequest(w: Writer, m: ListRequestInit): void {
   if (m.type !== undefined && m.type !== "") { w.text(26, m.type); }
   if (m.limit !== undefined && m.limit !== 0) { w.varint(32); w.varint(m.limit); }
   if (m.pageToken !== undefined && m.pageToken !== "") { w.text(42, m.pageToken); }
+  if (m.query !== undefined && m.query !== "") { w.text(50, m.query); }
 }
 
 export function decodeListRequest(r: Reader, end: number): ListRequest {
@@ -6492,6 +6572,7 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
   let type_: string = "";
   let limit_: number = 0;
   let pageToken_: string = "";
+  let query_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6501,11 +6582,12 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
       case 26: type_ = r.text(end); break;
       case 32: limit_ = r.varint(); break;
       case 42: pageToken_ = r.text(end); break;
+      case 50: query_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_ };
+  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_ };
 }
 
 export interface ListReply {
@@ -6548,6 +6630,7 @@ export interface RunSummary {
   bundle: Uint8Array;
   note: string;
   expiredMs: number;
+  searchable: string;
 }
 export interface RunSummaryInit {
   run?: string | undefined;
@@ -6559,6 +6642,7 @@ export interface RunSummaryInit {
   bundle?: Uint8Array | undefined;
   note?: string | undefined;
   expiredMs?: number | undefined;
+  searchable?: string | undefined;
 }
 
 export function encodeRunSummary(w: Writer, m: RunSummaryInit): void {
@@ -6571,6 +6655,7 @@ export function encodeRunSummary(w: Writer, m: RunSummaryInit): void {
   if (m.bundle !== undefined && m.bundle.length > 0) { w.field(58, m.bundle); }
   if (m.note !== undefined && m.note !== "") { w.text(66, m.note); }
   if (m.expiredMs !== undefined && m.expiredMs !== 0) { w.varint(72); w.varint(m.expiredMs); }
+  if (m.searchable !== undefined && m.searchable !== "") { w.text(82, m.searchable); }
 }
 
 export function decodeRunSummary(r: Reader, end: number): RunSummary {
@@ -6583,6 +6668,7 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
   let bundle_: Uint8Array = noBytes;
   let note_: string = "";
   let expiredMs_: number = 0;
+  let searchable_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6596,11 +6682,12 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
       case 58: bundle_ = r.view(end); break;
       case 66: note_ = r.text(end); break;
       case 72: expiredMs_ = r.varint(); break;
+      case 82: searchable_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, expiredMs: expiredMs_ };
+  return { run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, expiredMs: expiredMs_, searchable: searchable_ };
 }
 
 export interface DescribeRequest {
@@ -12248,6 +12335,7 @@ export interface IndexedRun {
   cancelRequested: boolean;
   lastIndex: number;
   expiredMs: number;
+  searchable: string;
 }
 export interface IndexedRunInit {
   key?: number | undefined;
@@ -12262,6 +12350,7 @@ export interface IndexedRunInit {
   cancelRequested?: boolean | undefined;
   lastIndex?: number | undefined;
   expiredMs?: number | undefined;
+  searchable?: string | undefined;
 }
 
 export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
@@ -12277,6 +12366,7 @@ export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
   if (m.cancelRequested === true) { w.varint(80); w.varint(1); }
   if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(88); w.varint(m.lastIndex); }
   if (m.expiredMs !== undefined && m.expiredMs !== 0) { w.varint(96); w.varint(m.expiredMs); }
+  if (m.searchable !== undefined && m.searchable !== "") { w.text(106, m.searchable); }
 }
 
 export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
@@ -12292,6 +12382,7 @@ export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
   let cancelRequested_: boolean = false;
   let lastIndex_: number = 0;
   let expiredMs_: number = 0;
+  let searchable_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -12308,11 +12399,12 @@ export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
       case 80: cancelRequested_ = r.varint() !== 0; break;
       case 88: lastIndex_ = r.varint(); break;
       case 96: expiredMs_ = r.varint(); break;
+      case 106: searchable_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_, expiredMs: expiredMs_ };
+  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_, expiredMs: expiredMs_, searchable: searchable_ };
 }
 
 export interface ArchivedRecord {
@@ -12596,6 +12688,7 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.activityCancelled; readonly body: ActivityCancelled }
   | { readonly kind: typeof EventKind.runPaused; readonly body: RunPaused }
   | { readonly kind: typeof EventKind.runUnpaused; readonly body: RunUnpaused }
+  | { readonly kind: typeof EventKind.searchableSet; readonly body: SearchableSet }
   | { readonly kind: typeof EventKind.timerStarted; readonly body: TimerStarted }
   | { readonly kind: typeof EventKind.timerFired; readonly body: TimerFired }
   | { readonly kind: typeof EventKind.timerCancelled; readonly body: TimerCancelled }
@@ -12642,6 +12735,7 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 20: return encodeActivityCancelled(w, e.body);
     case 24: return encodeRunPaused(w, e.body);
     case 25: return encodeRunUnpaused(w, e.body);
+    case 26: return encodeSearchableSet(w, e.body);
     case 32: return encodeTimerStarted(w, e.body);
     case 33: return encodeTimerFired(w, e.body);
     case 34: return encodeTimerCancelled(w, e.body);
@@ -12690,6 +12784,7 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 20: return { kind: EventKind.activityCancelled, body: decodeActivityCancelled(r, end) };
     case 24: return { kind: EventKind.runPaused, body: decodeRunPaused(r, end) };
     case 25: return { kind: EventKind.runUnpaused, body: decodeRunUnpaused(r, end) };
+    case 26: return { kind: EventKind.searchableSet, body: decodeSearchableSet(r, end) };
     case 32: return { kind: EventKind.timerStarted, body: decodeTimerStarted(r, end) };
     case 33: return { kind: EventKind.timerFired, body: decodeTimerFired(r, end) };
     case 34: return { kind: EventKind.timerCancelled, body: decodeTimerCancelled(r, end) };

@@ -16,7 +16,7 @@ import { type DerivedOptions, openDerived } from "../derived-database.ts";
 import { eventKind } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
 import { RunRebuild } from "./run-rebuild.ts";
-import { type Columns, changedBy, changesRow, expiredRows, startedRow } from "./run-row.ts";
+import { type Columns, changedBy, changeRow, changesRow, expiredRows, startedRow } from "./run-row.ts";
 import { type StoredRun, visibilityFormat } from "./schema.ts";
 
 export interface ProjectorOptions extends DerivedOptions {
@@ -272,7 +272,7 @@ export class Projector {
     const set: Columns = { ...changedBy(event), last_index: index };
     const begun = this.begun.get(run);
     if (begun === undefined) this.update(run, set);
-    else Object.assign(begun, set);
+    else changeRow(begun, set);
   }
 
   private start(run: RunId, event: Event, index: number): void {
@@ -291,7 +291,7 @@ export class Projector {
 
   private insert(row: StoredRun): void {
     this.database
-      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .run(
         row.key,
         row.run,
@@ -307,15 +307,24 @@ export class Projector {
         row.cancel_requested,
         row.last_index,
         row.expired_ms,
+        row.searchable,
       );
   }
 
   /** Changes the newest generation: events of a run are of its newest one. */
   private update(run: RunId, columns: Columns): void {
+    if (columns.searchable !== undefined) return this.merge(run, columns);
     const set = Object.keys(columns).map((name) => `${name} = ?`);
     this.database
       .query(`UPDATE run SET ${set.join(", ")} WHERE run = ? AND generation = (SELECT max(generation) FROM run WHERE run = ?)`)
       .run(...Object.values(columns), run, run);
+  }
+
+  private merge(run: RunId, columns: Columns): void {
+    const row = this.database.query("SELECT * FROM run WHERE run = ? ORDER BY generation DESC LIMIT 1").get(run) as StoredRun | null;
+    if (row === null) return;
+    changeRow(row, columns);
+    this.insert(row);
   }
 }
 

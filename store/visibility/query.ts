@@ -7,6 +7,7 @@
 import type { Database } from "bun:sqlite";
 import { HopError, type KeyRange, keyMax, type RunId } from "#core/base";
 import type { ListReply, ListRequest } from "#proto";
+import { filterOf } from "./run-filter.ts";
 import { type RunRow, rowOf, type StoredRun } from "./schema.ts";
 
 const limitDefault = 100;
@@ -102,6 +103,10 @@ function conditions(request: ListRequest, ranges: readonly KeyRange[] | undefine
   if (request.namespace !== "") add("namespace = ?", request.namespace);
   if (request.status !== 0) add("status = ?", request.status);
   if (request.type !== "") add("type = ?", request.type);
+  if (request.query !== "") {
+    const { sql, values: those } = filterOf(request.query);
+    add(sql, ...those);
+  }
   if (ranges !== undefined && !isWhole(ranges)) {
     // Without a range nothing matches.
     const each = ranges.map(() => "key BETWEEN ? AND ?").join(" OR ");

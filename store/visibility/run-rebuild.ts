@@ -10,7 +10,7 @@ import { fromHex, HopError, type KeyRange, type Partition, type RunId, runOf, to
 import { decodeEvent, decodeRecord, type Event, EventKind, fromBytes } from "#proto";
 import { eventKind, eventSeq } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
-import { type Columns, changedBy, changesRow, expiredRows, keyOf, startedRow } from "./run-row.ts";
+import { type Columns, changedBy, changeRow, changesRow, expiredRows, keyOf, startedRow } from "./run-row.ts";
 import type { StoredRun } from "./schema.ts";
 
 /** An event and the index of the record that holds it. */
@@ -93,7 +93,7 @@ export class RunRebuild {
       } else if (what === "start") {
         if (open !== undefined) done.push(open);
         open = heard(says) as StoredRun;
-      } else if (open?.run === run) Object.assign(open, heard(says));
+      } else if (open?.run === run) changeRow(open, heard(says));
       else startless ??= told;
       if (done.length < batchRows) continue;
       yield done;

@@ -10,6 +10,7 @@ import {
   decodeRunResumed,
   decodeRunStarted,
   decodeRunTerminated,
+  decodeSearchableSet,
   type Event,
   EventKind,
   fromBytes,
@@ -17,11 +18,33 @@ import {
 } from "#proto";
 import type { StoredRun } from "./schema.ts";
 
+/** `searchable` is what is set, and null where it is taken away. */
 export type Columns = Partial<StoredRun>;
+
+/** What an event says goes into the row before it. */
+export function changeRow(row: StoredRun, columns: Columns): void {
+  const { searchable } = row;
+  Object.assign(row, columns);
+  if (columns.searchable !== undefined) row.searchable = patched(searchable, columns.searchable);
+}
+
+function patched(before: string, patch: string): string {
+  const all = { ...(JSON.parse(before) as Record<string, unknown>), ...(JSON.parse(patch) as Record<string, unknown>) };
+  return JSON.stringify(
+    Object.fromEntries(
+      Object.entries(all)
+        .filter(([, value]) => value !== null)
+        .sort(([a], [b]) => (a < b ? -1 : 1)),
+    ),
+  );
+}
 
 /** Events of other kinds change no row. */
 export const changesRow = (kind: number) =>
-  (kind >= EventKind.runStarted && kind <= EventKind.historyExpired) || kind === EventKind.runPaused || kind === EventKind.runUnpaused;
+  (kind >= EventKind.runStarted && kind <= EventKind.historyExpired) ||
+  kind === EventKind.runPaused ||
+  kind === EventKind.runUnpaused ||
+  kind === EventKind.searchableSet;
 
 /** The row that a start in the record at `index` begins. */
 export function startedRow(run: RunId, event: Event, index: number): StoredRun {
@@ -41,6 +64,7 @@ export function startedRow(run: RunId, event: Event, index: number): StoredRun {
     cancel_requested: 0,
     last_index: index,
     expired_ms: 0,
+    searchable: "{}",
   };
 }
 
@@ -61,6 +85,7 @@ export function expiredRows(run: RunId, event: Event, index: number): StoredRun[
     cancel_requested: 0,
     last_index: index,
     expired_ms: event.timeMs,
+    searchable: "{}",
   }));
 }
 
@@ -73,6 +98,10 @@ export function changedBy(event: Event): Columns {
       return { status: RunStatus.blocked, note: cut(fromBytes(decodeRunBlocked, event.payload).message) };
     case EventKind.runResumed:
       return { status: RunStatus.running, note: "", bundle: fromBytes(decodeRunResumed, event.payload).bundle };
+    case EventKind.searchableSet: {
+      const { name, value } = fromBytes(decodeSearchableSet, event.payload);
+      return { searchable: `{${JSON.stringify(name)}:${value}}` };
+    }
     case EventKind.runPaused:
       return { status: RunStatus.paused, note: cut(fromBytes(decodeRunPaused, event.payload).reason) };
     case EventKind.runUnpaused:

@@ -20,17 +20,19 @@ export interface RunRow {
   readonly lastIndex: number;
   /** When its history expired; 0 = it did not. */
   readonly expiredMs: number;
+  /** JSON: what its code made searchable, by name. A time is `{"time": milliseconds}`. */
+  readonly searchable: string;
 }
 
 export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
   what: "index of runs",
-  version: 3,
+  version: 4,
   schema: `
     CREATE TABLE run (
       key INTEGER NOT NULL, run TEXT NOT NULL, generation INTEGER NOT NULL, namespace TEXT NOT NULL, instance TEXT NOT NULL, type TEXT NOT NULL,
       status INTEGER NOT NULL, started_ms INTEGER NOT NULL, closed_ms INTEGER NOT NULL, bundle BLOB NOT NULL, note TEXT NOT NULL,
       cancel_requested INTEGER NOT NULL, last_index INTEGER NOT NULL,
-      expired_ms INTEGER NOT NULL, PRIMARY KEY (run, generation)
+      expired_ms INTEGER NOT NULL, searchable TEXT NOT NULL, PRIMARY KEY (run, generation)
     ) STRICT;
     CREATE INDEX run_started ON run (started_ms DESC, run, generation);
     CREATE INDEX run_status ON run (status, started_ms DESC, run, generation);
@@ -59,6 +61,7 @@ export interface StoredRun {
   cancel_requested: number;
   last_index: number;
   expired_ms: number;
+  searchable: string;
 }
 
 export function rowOf(stored: StoredRun): RunRow {

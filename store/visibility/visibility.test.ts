@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterAll(() => fs.rmSync(root, { recursive: true }));
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "" };
+const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "" };
 const openAt = (where: string, options: { logId?: string; durable?: number } = {}) =>
   Projector.open({
     path: where,
@@ -68,6 +68,7 @@ test("each generation has one row, which says how it went", async () => {
       cancelRequested: true,
       lastIndex: 5,
       expiredMs: 0,
+      searchable: "{}",
     },
     {
       run: "a:one",
@@ -83,6 +84,7 @@ test("each generation has one row, which says how it went", async () => {
       cancelRequested: false,
       lastIndex: 2,
       expiredMs: 0,
+      searchable: "{}",
     },
   ]);
   expect(query.show("b:it's; \u{1f600}/" as RunId).map((row) => [row.instance, row.status])).toEqual([
@@ -187,7 +189,7 @@ test("a newer format is set aside and built again, and said so", async () => {
   projector.close();
   const opened = openAt(path);
   expect(warnings).toEqual([
-    `The index of runs is built again from the log: ${path} was set aside, because it has format 99, this version writes 3`,
+    `The index of runs is built again from the log: ${path} was set aside, because it has format 99, this version writes 4`,
   ]);
   opened.catchUp(log.replay(fixtureShard, asIndex(1)));
   expect(new RunQuery(opened.database).digest()).toBe(live);
@@ -447,4 +449,23 @@ test("ended() finds what a policy is about, page by page, the newest run of a na
   const [row] = query.show("a:3" as RunId);
   expect(found({ except: [] }, row?.closedMs)).toEqual(["1"]);
   expect(found({ except: [] }, Number.MAX_SAFE_INTEGER, [])).toEqual([]);
+});
+
+test("what is searchable is merged into a run's row, whether it began in the batch or before, and taken away by null", async () => {
+  const [one, two] = ["run/default:a", "run/default:b"];
+  const writers: RecordWriter[] = [];
+  const { log, projector, query } = await project((writer) => {
+    writers.push(writer);
+    writer.record(event.started(one, 1), event.searchable(one, "customer", "ann"), event.searchable(one, "total", 5));
+    writer.record(event.searchable(one, "total", 120.5), event.searchable(one, "paid", { time: 5 }));
+  });
+  const [writer] = writers as [RecordWriter];
+  writer.record(event.searchable(one, "customer", null), event.started(two, 1));
+  await writer.settle();
+  projector.catchUp(log.replay(fixtureShard, asIndex(3)));
+  const rows = query.list({ ...all, query: "total > 100" }).run;
+  expect(rows.map(({ run, searchable }) => [run, searchable])).toEqual([["default:a", '{"paid":{"time":5},"total":120.5}']]);
+  expect(query.list({ ...all, query: "customer IS NULL" }).run).toHaveLength(2);
+  expect(query.list({ ...all, query: "paid < '1970-01-02' AND status = 'running'" }).run).toHaveLength(1);
+  projector.close();
 });

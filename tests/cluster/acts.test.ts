@@ -86,3 +86,29 @@ describe("acts by filter", () => {
     expect(await said("unpause", "--status", "running", "--yes")).toContain("want a --status of paused");
   });
 });
+
+describe("what workflows make searchable", () => {
+  test("finds runs, live and ended, in lists and for acts", async () => {
+    const orders = [
+      { customer: "ann", total: 120, paid: "2026-01-31T08:00:00Z" },
+      { customer: "O'Hara", total: 99.5 },
+      { customer: "ann", total: 10 },
+    ];
+    for (const [i, order] of orders.entries()) await cli.started("orders", "--input", JSON.stringify(order), "--instance", `o-${i}`);
+    const found = async (filter: string) =>
+      (await cli.ok(["workflow", "list", "--query", filter, "-o", "ids"])).trimEnd().split("\n").sort();
+    await until(async () => ((await found("paid >= '2026-01-31' AND type = 'orders'")).join() === "default:o-0" ? true : undefined));
+    expect(await found("customer = 'ann'")).toEqual(["default:o-0", "default:o-2"]);
+    expect(await found("customer = 'ann' AND total > 100")).toEqual(["default:o-0"]);
+    expect(await found("customer LIKE 'O''%' OR total < 50")).toEqual(["default:o-1", "default:o-2"]);
+    expect(await cli.json<{ searchable: unknown }>(["workflow", "show", "o-0"])).toMatchObject({
+      searchable: { customer: "ann", total: 120, paid: "2026-01-31T08:00:00.000Z" },
+    });
+    expect(await cli.ok(["audit", "o-1"])).toContain("SearchableSet");
+    await cli.ok(["workflow", "terminate", "--query", "customer = 'ann'", "--yes", "--reason", "moved away"]);
+    await until(async () => ((await found("customer = 'ann' AND status = 'terminated'")).length === 2 ? true : undefined));
+    expect(await found("customer = 'ann' AND status = 'running'")).toEqual([""]);
+    expect((await cli.run(["workflow", "list", "--query", "customer = ann"])).stderr).toContain("at character 12: want a value");
+    await cli.ok(["workflow", "terminate", "o-1"]);
+  });
+});

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Cluster, Finished, RunOptions, Server } from "./harness.ts";
 
 const workflows = `
-import { activities, CancelledError, durable, query, signal, sleep } from "@hopskip/runtime";
+import { activities, CancelledError, durable, query, searchable, signal, sleep } from "@hopskip/runtime";
 import type * as work from "./activities.ts";
 const { upper, flaky } = activities<typeof work>({ retry: { initialMs: 1, maxMs: 5, attempts: 4 } });
 
@@ -23,6 +23,13 @@ export const collects = durable(async () => {
     if (value?.stop) return seen;
     seen.push(value);
   }
+});
+export const orders = durable(async (order: { customer: string; total: number; paid?: string }) => {
+  searchable("customer", order.customer);
+  searchable("total", order.total);
+  await upper(order.customer);
+  searchable("paid", order.paid === undefined ? null : new Date(order.paid));
+  await signal("done");
 });
 export const tidies = durable(async () => {
   try { await sleep(3_600_000); } catch (error) {

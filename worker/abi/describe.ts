@@ -27,6 +27,8 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return `a wait for the result of ${op.to}`;
     case "answer-call":
       return answer(op.call, op.failure, payload(op.result, other?.kind === CommandKind.answerCall ? other.payload : undefined));
+    case "set-searchable":
+      return made(op.name, op.value);
     case "cancel-op":
       return `the withdrawal of operation ${op.op}`;
     case "complete":
@@ -61,6 +63,8 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       const result = payload(command.payload, other.kind === "answer-call" ? other.result : undefined);
       return answer(command.op ?? 0, command.failure, result);
     }
+    case CommandKind.setSearchable:
+      return made(command.name ?? "", command.searchable ?? "");
     case CommandKind.cancelOp:
       return `the withdrawal of operation ${command.op ?? 0}`;
     case CommandKind.complete:
@@ -75,6 +79,7 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 }
 
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
+const made = (name: string, value: string) => `the searchable ${JSON.stringify(name)} with value ${clip(value, 0)}`;
 const sent = (name: string, to: string, value: string) => `signal ${JSON.stringify(name)} to ${to} with payload ${value}`;
 const answer = (call: number, failure: FailureInit | undefined, result: string) =>
   `the answer to method call ${call} with ${failure === undefined ? `result ${result}` : `${failure.type ?? "Error"}: ${clip(failure.message ?? "", 0)}`}`;

@@ -19,6 +19,7 @@ import {
   decodeRunCompleted,
   decodeRunFailed,
   decodeRunStarted,
+  decodeSearchableSet,
   decodeSignalAwaited,
   decodeSignalReceived,
   decodeSignalSent,
@@ -48,6 +49,7 @@ export type RecordedOp = { readonly seq: number } & (
       readonly payload: Payload | undefined;
       readonly child: number;
     }
+  | { readonly kind: "set-searchable"; readonly op: number; readonly name: string; readonly value: string }
   | { readonly kind: "await-result"; readonly op: number; readonly to: string }
   | {
       readonly kind: "answer-call";
@@ -258,6 +260,10 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
     case EventKind.cancelSent: {
       const { op, to, child, reason } = fromBytes(decodeCancelSent, body);
       return { seq, kind: "cancel-run", op, to, child, reason };
+    }
+    case EventKind.searchableSet: {
+      const { op, name, value } = fromBytes(decodeSearchableSet, body);
+      return { seq, kind: "set-searchable", op, name, value };
     }
     // Those that withdraw an operation begin alike.
     case EventKind.activityCancelled:

@@ -107,6 +107,13 @@ function agree(recorded: Asked, command: CommandInit): boolean {
         command.to === recorded.to &&
         (command.child ?? 0) === recorded.child
       );
+    case "set-searchable":
+      return (
+        command.kind === CommandKind.setSearchable &&
+        command.op === recorded.op &&
+        command.name === recorded.name &&
+        recorded.value === command.searchable
+      );
     case "await-result":
       return command.kind === CommandKind.awaitResult && command.op === recorded.op && command.to === recorded.to;
     case "answer-call":

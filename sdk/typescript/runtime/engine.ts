@@ -29,6 +29,8 @@ export interface Engine {
   signal(name: string, timeoutMs: number | undefined): Promise<unknown>;
   /** `address` is `namespace:instance`, or an instance of the run's own namespace. */
   sendSignal(address: string, name: string, payload: unknown): Promise<void>;
+  /** `value` is JSON text. */
+  searchable(name: string, value: string): void;
   resultOf(address: string): Promise<unknown>;
   query(name: string, answer: (input: unknown) => unknown): void;
   method(name: string, handler: (input: unknown) => unknown, validate: ((input: unknown) => unknown) | undefined): void;

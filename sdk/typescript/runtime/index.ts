@@ -25,6 +25,8 @@ export type { MethodOptions } from "./message.ts";
 export { method, query, signal } from "./message.ts";
 export { resultOf, sendSignal } from "./other-run.ts";
 export { random, uuid } from "./random.ts";
+export type { SearchableValue } from "./searchable.ts";
+export { searchable } from "./searchable.ts";
 export { now, sleep } from "./time.ts";
 export type { Workflow, WorkflowInput, WorkflowOutput } from "./workflow.ts";
 export { durable } from "./workflow.ts";

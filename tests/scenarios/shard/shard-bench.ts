@@ -172,7 +172,7 @@ export class ShardBench {
     const found = this.machine.describe(`run/${run}` as Partition);
     if (found === undefined) return "no such run";
     const { summary, size, pending, queue } = found;
-    const state = `generation ${summary?.generation} status ${summary?.status} size ${size}${summary?.note === "" ? "" : ` note ${summary?.note}`}`;
+    const state = `generation ${summary?.generation} status ${summary?.status} size ${size}${summary?.note === "" ? "" : ` note ${summary?.note}`}${summary?.searchable === "{}" ? "" : ` searchable ${summary?.searchable}`}`;
     const waiting = queue.map((one) => `start ${one.ticket} waits${one.signals > 0 ? ` with ${one.signals} signals` : ""}`);
     return [state, ...waiting, ...pending.map((o) => `op ${o.op} ${o.name || "timer"} attempt ${o.attempt} waits for ${o.waitsFor}`)].join(
       "\n",

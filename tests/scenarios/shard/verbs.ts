@@ -22,6 +22,8 @@ function commandOf(line: string): CommandInit {
       return { kind: CommandKind.sendSignal, op: Number(op), to: name, name: rest[0] ?? "go", payload: payload("1") };
     case "await":
       return { kind: CommandKind.awaitResult, op: Number(op), to: name };
+    case "searchable":
+      return { kind: CommandKind.setSearchable, op: Number(op), name, searchable: rest.join(" ") };
     case "withdraw":
       return { kind: CommandKind.cancelOp, op: Number(name) };
     case "complete":

@@ -46,6 +46,8 @@ export const record = {
   awaitSignal: "S",
   /** op, address, name, payload */
   sendSignal: "G",
+  /** op, name, value */
+  setSearchable: "H",
   /** op, address */
   awaitResult: "W",
   /** call, result */

@@ -51,6 +51,9 @@ function readRecord(cursor: Cursor, into: Records): void {
       into.commands.push({ kind: CommandKind.sendSignal, op, to, name: cursor.text(), payload: cursor.payload() });
       break;
     }
+    case record.setSearchable:
+      into.commands.push({ kind: CommandKind.setSearchable, op: cursor.number(), name: cursor.text(), searchable: cursor.text() });
+      break;
     case record.awaitResult:
       into.commands.push({ kind: CommandKind.awaitResult, op: cursor.number(), to: cursor.text() });
       break;

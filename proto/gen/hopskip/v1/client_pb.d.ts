@@ -787,6 +787,13 @@ export declare type ListRequest = Message<"hopskip.v1.ListRequest"> & {
    * @generated from field: string page_token = 5;
    */
   pageToken: string;
+
+  /**
+   * Which runs, over their fields and what is searchable of them: customer = 'ann' AND total >= 100. Empty = all.
+   *
+   * @generated from field: string query = 6;
+   */
+  query: string;
 };
 
 /**
@@ -866,6 +873,13 @@ export declare type RunSummary = Message<"hopskip.v1.RunSummary"> & {
    * @generated from field: uint64 expired_ms = 9;
    */
   expiredMs: bigint;
+
+  /**
+   * JSON: what its code made searchable, by name; a time is {"time": milliseconds}.
+   *
+   * @generated from field: string searchable = 10;
+   */
+  searchable: string;
 };
 
 /**

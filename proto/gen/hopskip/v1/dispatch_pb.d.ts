@@ -512,6 +512,13 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: bool rejected = 30;
    */
   rejected: boolean;
+
+  /**
+   * What the run is to be found by, as JSON.
+   *
+   * @generated from field: string searchable = 40;
+   */
+  searchable: string;
 };
 
 /**
@@ -1038,6 +1045,11 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_ANSWER_CALL = 15;
    */
   ANSWER_CALL = 15,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_SET_SEARCHABLE = 30;
+   */
+  SET_SEARCHABLE = 30,
 }
 
 /**

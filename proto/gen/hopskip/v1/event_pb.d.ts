@@ -337,6 +337,36 @@ export declare type CancelRequested = Message<"hopskip.v1.CancelRequested"> & {
 export declare const CancelRequestedSchema: GenMessage<CancelRequested>;
 
 /**
+ * The run can be found by this from here on.
+ *
+ * @generated from message hopskip.v1.SearchableSet
+ */
+export declare type SearchableSet = Message<"hopskip.v1.SearchableSet"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * JSON: a string, a number, true, false, {"time": milliseconds since 1970}, or null, which takes it away.
+   *
+   * @generated from field: string value = 3;
+   */
+  value: string;
+};
+
+/**
+ * Describes the message hopskip.v1.SearchableSet.
+ * Use `create(SearchableSetSchema)` to create a new message.
+ */
+export declare const SearchableSetSchema: GenMessage<SearchableSet>;
+
+/**
  * A start waits until the run that is live, and those queued before it, have ended. The seq of this
  * event is its ticket.
  *
@@ -2089,6 +2119,11 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_RUN_UNPAUSED = 25;
    */
   RUN_UNPAUSED = 25,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SEARCHABLE_SET = 26;
+   */
+  SEARCHABLE_SET = 26,
 
   /**
    * @generated from enum value: EVENT_KIND_TIMER_STARTED = 32;

@@ -9,7 +9,7 @@ import { file_hopskip_v1_common } from "./common_pb.js";
  * Describes the file hopskip/v1/event.proto.
  */
 export const file_hopskip_v1_event = /*@__PURE__*/
-  fileDesc("ChZob3Bza2lwL3YxL2V2ZW50LnByb3RvEgpob3Bza2lwLnYxIrYBCgVFdmVudBIRCglwYXJ0aXRpb24YASABKAkSCwoDc2VxGAIgASgEEg8KB3RpbWVfbXMYAyABKAQSDwoHbG9naWNhbBgEIAEoDRIMCgRraW5kGAUgASgNEhEKCXNjaGVtYV9pZBgGIAEoDRImCghpZGVudGl0eRgHIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkSDwoHcGF5bG9hZBgIIAEoDBIRCglwcmV2X2hhc2gYDyABKAwi2QEKClJ1blN0YXJ0ZWQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBmJ1bmRsZRgDIAEoDBIiCgVpbnB1dBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgFIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDAoEc2VlZBgHIAEoDRIOCgZ0aWNrZXQYCCABKAQSKQoKc3RhcnRlZF9ieRgMIAEoCzIVLmhvcHNraXAudjEuU3RhcnRlZEJ5IjMKDFJ1bkNvbXBsZXRlZBIjCgZyZXN1bHQYASABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiMQoJUnVuRmFpbGVkEiQKB2ZhaWx1cmUYASABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiHgoMUnVuQ2FuY2VsbGVkEg4KBnJlYXNvbhgBIAEoCSI9Cg1SdW5UZXJtaW5hdGVkEg4KBnJlYXNvbhgBIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCIiCgtSdW5UaW1lZE91dBITCgtkZWFkbGluZV9tcxgBIAEoBCIsCgpSdW5CbG9ja2VkEg0KBWNhdXNlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkiHAoKUnVuUmVzdW1lZBIOCgZidW5kbGUYASABKAwiGwoJUnVuUGF1c2VkEg4KBnJlYXNvbhgBIAEoCSIdCgtSdW5VbnBhdXNlZBIOCgZyZWFzb24YASABKAkiPwoPQ2FuY2VsUmVxdWVzdGVkEg4KBnJlYXNvbhgBIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCK7AQoLU3RhcnRRdWV1ZWQSDAoEdHlwZRgBIAEoCRIOCgZidW5kbGUYAiABKAwSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSEwoLZGVhZGxpbmVfbXMYBCABKAQSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEhEKCWJ1ZGdldF9tcxgGIAEoBBIpCgpzdGFydGVkX2J5GAwgASgLMhUuaG9wc2tpcC52MS5TdGFydGVkQnkiMQoMU3RhcnRFeHBpcmVkEg4KBnRpY2tldBgBIAEoBBIRCglidWRnZXRfbXMYAiABKAQiTgoOU3RhcnRDYW5jZWxsZWQSDgoGdGlja2V0GAEgASgEEg4KBnJlYXNvbhgCIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCI0ChJTdXBlcnNlZGVSZXF1ZXN0ZWQSDgoGdGlja2V0GAEgASgEEg4KBnJlYXNvbhgCIAEoCSKxAQoOSGlzdG9yeUV4cGlyZWQSDQoFcGVha3MYASABKAwSIwoDcnVuGAIgAygLMhYuaG9wc2tpcC52MS5FeHBpcmVkUnVuEg4KBnBvbGljeRgDIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgEIAEoDRItCg9wb2xpY3lfaWRlbnRpdHkYBSABKAsyFC5ob3Bza2lwLnYxLklkZW50aXR5EhQKDHJldGVudGlvbl9tcxgGIAEoBCKDAQoKRXhwaXJlZFJ1bhISCgpnZW5lcmF0aW9uGAEgASgNEgwKBHR5cGUYAiABKAkSDgoGc3RhdHVzGAMgASgNEhIKCnN0YXJ0ZWRfbXMYBCABKAQSEQoJY2xvc2VkX21zGAUgASgEEg4KBmJ1bmRsZRgGIAEoDBIMCgRub3RlGAcgASgJIn8KEUFjdGl2aXR5U2NoZWR1bGVkEgoKAm9wGAEgASgNEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSLAoHb3B0aW9ucxgEIAEoCzIbLmhvcHNraXAudjEuQWN0aXZpdHlPcHRpb25zImUKEUFjdGl2aXR5Q29tcGxldGVkEgoKAm9wGAEgASgNEg8KB2F0dGVtcHQYAiABKA0SIwoGcmVzdWx0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEg4KBndvcmtlchgEIAEoCSJjCg5BY3Rpdml0eUZhaWxlZBIKCgJvcBgBIAEoDRIPCgdhdHRlbXB0GAIgASgNEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSDgoGd29ya2VyGAQgASgJIp0BCg9BY3Rpdml0eVJldHJpZWQSCgoCb3AYASABKA0SDwoHYXR0ZW1wdBgCIAEoDRIkCgdmYWlsdXJlGAMgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEg8KB25leHRfbXMYBCABKAQSDgoGd29ya2VyGAUgASgJEiYKCWhlYXJ0YmVhdBgGIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZCIfChFBY3Rpdml0eUNhbmNlbGxlZBIKCgJvcBgBIAEoDSI/CgxUaW1lclN0YXJ0ZWQSCgoCb3AYASABKA0SDgoGZHVlX21zGAIgASgEEhMKC2R1cmF0aW9uX21zGAMgASgEIhgKClRpbWVyRmlyZWQSCgoCb3AYASABKA0iHAoOVGltZXJDYW5jZWxsZWQSCgoCb3AYASABKA0ibgoOU2lnbmFsUmVjZWl2ZWQSDAoEbmFtZRgBIAEoCRIkCgdwYXlsb2FkGAIgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEgoKAmlkGAMgASgJEgwKBGZyb20YBCABKAkSDgoGbnVtYmVyGAUgASgEIikKDVNpZ25hbEF3YWl0ZWQSCgoCb3AYASABKA0SDAoEbmFtZRgCIAEoCSIhChNTaWduYWxXYWl0Q2FuY2VsbGVkEgoKAm9wGAEgASgNInwKDFNpZ25hbFF1ZXVlZBIOCgZ0aWNrZXQYASABKAQSDAoEbmFtZRgCIAEoCRIkCgdwYXlsb2FkGAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEgoKAmlkGAQgASgJEgwKBGZyb20YBSABKAkSDgoGbnVtYmVyGAYgASgEIloKDE1ldGhvZENhbGxlZBIMCgRjYWxsGAEgASgNEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYBCABKAkiewoOTWV0aG9kQW5zd2VyZWQSDAoEY2FsbBgBIAEoDRIjCgZyZXN1bHQYAiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSJAoHZmFpbHVyZRgDIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZRIQCghyZWplY3RlZBgEIAEoCCJ3CgpTaWduYWxTZW50EgoKAm9wGAEgASgNEgoKAnRvGAIgASgJEgwKBG5hbWUYAyABKAkSJAoHcGF5bG9hZBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIOCgZudW1iZXIYBSABKAQSDQoFY2hpbGQYCCABKA0iQQoNU2lnbmFsU2V0dGxlZBIKCgJvcBgBIAEoDRIkCgdmYWlsdXJlGAIgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIiEKE1NpZ25hbFNlbmRDYW5jZWxsZWQSCgoCb3AYASABKA0iNwoNUmVzdWx0QXdhaXRlZBIKCgJvcBgBIAEoDRIKCgJ0bxgCIAEoCRIOCgZudW1iZXIYAyABKAQiqQEKDlJlc3VsdFJlY2VpdmVkEgoKAm9wGAEgASgNEgwKBGZyb20YAiABKAkSDgoGbnVtYmVyGAMgASgEEhIKCmdlbmVyYXRpb24YBCABKA0SDgoGc3RhdHVzGAUgASgNEiMKBnJlc3VsdBgGIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAcgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIj0KE1Jlc3VsdFdhaXRDYW5jZWxsZWQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSDgoGbnVtYmVyGAMgASgEIpcBCgxDaGlsZFNwYXduZWQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSJQoFc3RhcnQYAyABKAsyFi5ob3Bza2lwLnYxLlN0YXJ0T3JkZXISIgoFaW5wdXQYBCABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSFAoMY2xvc2VfcG9saWN5GAUgASgNEg4KBm51bWJlchgGIAEoBCKUAQoMQ2hpbGRTdGFydGVkEgoKAm9wGAEgASgNEgwKBGZyb20YAiABKAkSDgoGbnVtYmVyGAMgASgEEhIKCmdlbmVyYXRpb24YBCABKA0SDgoGdGlja2V0GAUgASgEEhAKCGF0dGFjaGVkGAYgASgIEiQKB2ZhaWx1cmUYByABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUipQEKCkNoaWxkRW5kZWQSCgoCb3AYASABKA0SDAoEZnJvbRgCIAEoCRIOCgZudW1iZXIYAyABKAQSEgoKZ2VuZXJhdGlvbhgEIAEoDRIOCgZzdGF0dXMYBSABKA0SIwoGcmVzdWx0GAYgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYByABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiUwoKQ2FuY2VsU2VudBIKCgJvcBgBIAEoDRIKCgJ0bxgCIAEoCRIOCgZyZWFzb24YAyABKAkSDQoFY2hpbGQYBCABKA0SDgoGbnVtYmVyGAUgASgEIkEKDUNhbmNlbFNldHRsZWQSCgoCb3AYASABKA0SJAoHZmFpbHVyZRgCIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSIhChNDYW5jZWxTZW5kQ2FuY2VsbGVkEgoKAm9wGAEgASgNIk4KDkJ1bmRsZURlcGxveWVkEg4KBmJ1bmRsZRgBIAEoDBIMCgRzaXplGAIgASgEEg0KBXR5cGVzGAMgAygJEg8KB3ZlcnNpb24YBCABKA0iaAoOQ2x1c3RlckNyZWF0ZWQSEgoKY2x1c3Rlcl9pZBgBIAEoCRIaChJyZXBsaWNhdGlvbl93YW50ZWQYAiABKA0SDwoHb2JqZWN0cxgDIAEoCRIVCg1yZXN0b3JlX2Vwb2NoGAQgASgNIjIKEVJlcGxpY2F0aW9uV2FudGVkEg0KBWNvdW50GAEgASgNEg4KBnJlYXNvbhgCIAEoCSJzCghOb2RlSW5mbxIMCgRwZWVyGAEgASgJEgwKBGdycGMYAiABKAkSDAoEaHR0cBgDIAEoCRIMCgR6b25lGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEAoIcHJvdG9jb2wYBiABKA0SDAoEZGlzaxgHIAEoCSIwCgpOb2RlSm9pbmVkEiIKBGluZm8YASABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIjEKC05vZGVVcGRhdGVkEiIKBGluZm8YASABKAsyFC5ob3Bza2lwLnYxLk5vZGVJbmZvIjAKC05vZGVMZWF2aW5nEgwKBGxvc3QYASABKAgSEwoLcmVwbGFjZWRfYnkYAiABKA0iHQoLTm9kZVJlbW92ZWQSDgoGcmVhc29uGAEgASgJIl4KCFJlcGxpY2FzEhEKBXZvdGVyGAEgAygNQgIQABIUCghvdXRnb2luZxgCIAMoDUICEAASEwoHbGVhcm5lchgDIAMoDUICEAASFAoMY29uZmlnX2luZGV4GAQgASgEImIKDFNoYXJkQ3JlYXRlZBINCgVzaGFyZBgBIAEoDRINCgVmaXJzdBgCIAEoBBIMCgRsYXN0GAMgASgEEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyIxCg5SZXBsaWNhc1dhbnRlZBINCgVzaGFyZBgBIAEoDRIQCgRub2RlGAIgAygNQgIQACJdCg9SZXBsaWNhc0NoYW5nZWQSDQoFc2hhcmQYASABKA0SJgoIcmVwbGljYXMYAiABKAsyFC5ob3Bza2lwLnYxLlJlcGxpY2FzEhMKB3JlbW92ZWQYAyADKA1CAhAAIk0KEUxlYWRlcnNoaXBHcmFudGVkEg0KBXNoYXJkGAEgASgNEgwKBG5vZGUYAiABKA0SDAoEdGVybRgDIAEoBBINCgVlcG9jaBgEIAEoDSJHCgtTcGxpdFdhbnRlZBINCgVzaGFyZBgBIAEoDRIKCgJhdBgCIAEoBBINCgVjaGlsZBgDIAEoDRIOCgZjaGFuZ2UYBCABKA0iXQoJU3BsaXREb25lEg0KBXNoYXJkGAEgASgNEgoKAmF0GAIgASgEEg0KBWNoaWxkGAMgASgNEiYKCHJlcGxpY2FzGAQgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcyI6CgtNZXJnZVdhbnRlZBIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNEg4KBmNoYW5nZRgDIAEoDSJLCgxNZXJnZURlY2lkZWQSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDRIPCgd0aHJvdWdoGAMgASgEEg0KBWVwb2NoGAQgASgNIigKCU1lcmdlRG9uZRIMCgRsZWZ0GAEgASgNEg0KBXJpZ2h0GAIgASgNIkAKD0NoYW5nZUNhbmNlbGxlZBINCgVzaGFyZBgBIAEoDRIOCgZjaGFuZ2UYAiABKA0SDgoGcmVhc29uGAMgASgJIjsKCEVudHJ5U2V0Eg8KB3ZlcnNpb24YASABKA0SDQoFdmFsdWUYAiABKAwSDwoHcmVtb3ZlZBgDIAEoCCqgDwoJRXZlbnRLaW5kEhoKFkVWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIaChZFVkVOVF9LSU5EX1JVTl9TVEFSVEVEEAESHAoYRVZFTlRfS0lORF9SVU5fQ09NUExFVEVEEAISGQoVRVZFTlRfS0lORF9SVU5fRkFJTEVEEAMSHAoYRVZFTlRfS0lORF9SVU5fQ0FOQ0VMTEVEEAQSHQoZRVZFTlRfS0lORF9SVU5fVEVSTUlOQVRFRBAFEhwKGEVWRU5UX0tJTkRfUlVOX1RJTUVEX09VVBAGEhoKFkVWRU5UX0tJTkRfUlVOX0JMT0NLRUQQBxIaChZFVkVOVF9LSU5EX1JVTl9SRVNVTUVEEAgSHwobRVZFTlRfS0lORF9DQU5DRUxfUkVRVUVTVEVEEAkSHgoaRVZFTlRfS0lORF9ISVNUT1JZX0VYUElSRUQQChIbChdFVkVOVF9LSU5EX1NUQVJUX1FVRVVFRBALEhwKGEVWRU5UX0tJTkRfU1RBUlRfRVhQSVJFRBAMEh4KGkVWRU5UX0tJTkRfU1RBUlRfQ0FOQ0VMTEVEEA0SIgoeRVZFTlRfS0lORF9TVVBFUlNFREVfUkVRVUVTVEVEEA4SIQodRVZFTlRfS0lORF9BQ1RJVklUWV9TQ0hFRFVMRUQQEBIhCh1FVkVOVF9LSU5EX0FDVElWSVRZX0NPTVBMRVRFRBAREh4KGkVWRU5UX0tJTkRfQUNUSVZJVFlfRkFJTEVEEBISHwobRVZFTlRfS0lORF9BQ1RJVklUWV9SRVRSSUVEEBMSIQodRVZFTlRfS0lORF9BQ1RJVklUWV9DQU5DRUxMRUQQFBIZChVFVkVOVF9LSU5EX1JVTl9QQVVTRUQQGBIbChdFVkVOVF9LSU5EX1JVTl9VTlBBVVNFRBAZEhwKGEVWRU5UX0tJTkRfVElNRVJfU1RBUlRFRBAgEhoKFkVWRU5UX0tJTkRfVElNRVJfRklSRUQQIRIeChpFVkVOVF9LSU5EX1RJTUVSX0NBTkNFTExFRBAiEh4KGkVWRU5UX0tJTkRfU0lHTkFMX1JFQ0VJVkVEEDASHQoZRVZFTlRfS0lORF9TSUdOQUxfQVdBSVRFRBAxEiQKIEVWRU5UX0tJTkRfU0lHTkFMX1dBSVRfQ0FOQ0VMTEVEEDISHAoYRVZFTlRfS0lORF9TSUdOQUxfUVVFVUVEEDMSHAoYRVZFTlRfS0lORF9NRVRIT0RfQ0FMTEVEEDQSHgoaRVZFTlRfS0lORF9NRVRIT0RfQU5TV0VSRUQQNRIaChZFVkVOVF9LSU5EX1NJR05BTF9TRU5UEEASHQoZRVZFTlRfS0lORF9TSUdOQUxfU0VUVExFRBBBEiQKIEVWRU5UX0tJTkRfU0lHTkFMX1NFTkRfQ0FOQ0VMTEVEEEISHQoZRVZFTlRfS0lORF9SRVNVTFRfQVdBSVRFRBBDEh4KGkVWRU5UX0tJTkRfUkVTVUxUX1JFQ0VJVkVEEEQSJAogRVZFTlRfS0lORF9SRVNVTFRfV0FJVF9DQU5DRUxMRUQQRRIcChhFVkVOVF9LSU5EX0NISUxEX1NQQVdORUQQTBIcChhFVkVOVF9LSU5EX0NISUxEX1NUQVJURUQQTRIaChZFVkVOVF9LSU5EX0NISUxEX0VOREVEEE4SGgoWRVZFTlRfS0lORF9DQU5DRUxfU0VOVBBPEh0KGUVWRU5UX0tJTkRfQ0FOQ0VMX1NFVFRMRUQQYBIkCiBFVkVOVF9LSU5EX0NBTkNFTF9TRU5EX0NBTkNFTExFRBBhEh8KGkVWRU5UX0tJTkRfQlVORExFX0RFUExPWUVEEIABEh8KGkVWRU5UX0tJTkRfQ0xVU1RFUl9DUkVBVEVEEIEBEiIKHUVWRU5UX0tJTkRfUkVQTElDQVRJT05fV0FOVEVEEIIBEiAKG0VWRU5UX0tJTkRfQ0xVU1RFUl9SRVNUT1JFRBCDARIbChZFVkVOVF9LSU5EX05PREVfSk9JTkVEEIQBEhwKF0VWRU5UX0tJTkRfTk9ERV9VUERBVEVEEIUBEhwKF0VWRU5UX0tJTkRfTk9ERV9MRUFWSU5HEIYBEhwKF0VWRU5UX0tJTkRfTk9ERV9SRU1PVkVEEIcBEh0KGEVWRU5UX0tJTkRfU0hBUkRfQ1JFQVRFRBCIARIfChpFVkVOVF9LSU5EX1JFUExJQ0FTX1dBTlRFRBCJARIgChtFVkVOVF9LSU5EX1JFUExJQ0FTX0NIQU5HRUQQigESIgodRVZFTlRfS0lORF9MRUFERVJTSElQX0dSQU5URUQQiwESHAoXRVZFTlRfS0lORF9TUExJVF9XQU5URUQQjAESGgoVRVZFTlRfS0lORF9TUExJVF9ET05FEI0BEhwKF0VWRU5UX0tJTkRfTUVSR0VfV0FOVEVEEI4BEh0KGEVWRU5UX0tJTkRfTUVSR0VfREVDSURFRBCPARIaChVFVkVOVF9LSU5EX01FUkdFX0RPTkUQkAESIAobRVZFTlRfS0lORF9DSEFOR0VfQ0FOQ0VMTEVEEJEBEhkKFEVWRU5UX0tJTkRfRU5UUllfU0VUEJYBYgZwcm90bzM", [file_hopskip_v1_common]);
+  fileDesc("ChZob3Bza2lwL3YxL2V2ZW50LnByb3RvEgpob3Bza2lwLnYxIrYBCgVFdmVudBIRCglwYXJ0aXRpb24YASABKAkSCwoDc2VxGAIgASgEEg8KB3RpbWVfbXMYAyABKAQSDwoHbG9naWNhbBgEIAEoDRIMCgRraW5kGAUgASgNEhEKCXNjaGVtYV9pZBgGIAEoDRImCghpZGVudGl0eRgHIAEoCzIULmhvcHNraXAudjEuSWRlbnRpdHkSDwoHcGF5bG9hZBgIIAEoDBIRCglwcmV2X2hhc2gYDyABKAwi2QEKClJ1blN0YXJ0ZWQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBmJ1bmRsZRgDIAEoDBIiCgVpbnB1dBgEIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBITCgtkZWFkbGluZV9tcxgFIAEoBBIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDAoEc2VlZBgHIAEoDRIOCgZ0aWNrZXQYCCABKAQSKQoKc3RhcnRlZF9ieRgMIAEoCzIVLmhvcHNraXAudjEuU3RhcnRlZEJ5IjMKDFJ1bkNvbXBsZXRlZBIjCgZyZXN1bHQYASABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiMQoJUnVuRmFpbGVkEiQKB2ZhaWx1cmUYASABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiHgoMUnVuQ2FuY2VsbGVkEg4KBnJlYXNvbhgBIAEoCSI9Cg1SdW5UZXJtaW5hdGVkEg4KBnJlYXNvbhgBIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCIiCgtSdW5UaW1lZE91dBITCgtkZWFkbGluZV9tcxgBIAEoBCIsCgpSdW5CbG9ja2VkEg0KBWNhdXNlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkiHAoKUnVuUmVzdW1lZBIOCgZidW5kbGUYASABKAwiGwoJUnVuUGF1c2VkEg4KBnJlYXNvbhgBIAEoCSIdCgtSdW5VbnBhdXNlZBIOCgZyZWFzb24YASABKAkiPwoPQ2FuY2VsUmVxdWVzdGVkEg4KBnJlYXNvbhgBIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCI4Cg1TZWFyY2hhYmxlU2V0EgoKAm9wGAEgASgNEgwKBG5hbWUYAiABKAkSDQoFdmFsdWUYAyABKAkiuwEKC1N0YXJ0UXVldWVkEgwKBHR5cGUYASABKAkSDgoGYnVuZGxlGAIgASgMEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEhMKC2RlYWRsaW5lX21zGAQgASgEEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRIRCglidWRnZXRfbXMYBiABKAQSKQoKc3RhcnRlZF9ieRgMIAEoCzIVLmhvcHNraXAudjEuU3RhcnRlZEJ5IjEKDFN0YXJ0RXhwaXJlZBIOCgZ0aWNrZXQYASABKAQSEQoJYnVkZ2V0X21zGAIgASgEIk4KDlN0YXJ0Q2FuY2VsbGVkEg4KBnRpY2tldBgBIAEoBBIOCgZyZWFzb24YAiABKAkSDAoEZnJvbRgEIAEoCRIOCgZudW1iZXIYBSABKAQiNAoSU3VwZXJzZWRlUmVxdWVzdGVkEg4KBnRpY2tldBgBIAEoBBIOCgZyZWFzb24YAiABKAkisQEKDkhpc3RvcnlFeHBpcmVkEg0KBXBlYWtzGAEgASgMEiMKA3J1bhgCIAMoCzIWLmhvcHNraXAudjEuRXhwaXJlZFJ1bhIOCgZwb2xpY3kYAyABKAkSFgoOcG9saWN5X3ZlcnNpb24YBCABKA0SLQoPcG9saWN5X2lkZW50aXR5GAUgASgLMhQuaG9wc2tpcC52MS5JZGVudGl0eRIUCgxyZXRlbnRpb25fbXMYBiABKAQigwEKCkV4cGlyZWRSdW4SEgoKZ2VuZXJhdGlvbhgBIAEoDRIMCgR0eXBlGAIgASgJEg4KBnN0YXR1cxgDIAEoDRISCgpzdGFydGVkX21zGAQgASgEEhEKCWNsb3NlZF9tcxgFIAEoBBIOCgZidW5kbGUYBiABKAwSDAoEbm90ZRgHIAEoCSJ/ChFBY3Rpdml0eVNjaGVkdWxlZBIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiwKB29wdGlvbnMYBCABKAsyGy5ob3Bza2lwLnYxLkFjdGl2aXR5T3B0aW9ucyJlChFBY3Rpdml0eUNvbXBsZXRlZBIKCgJvcBgBIAEoDRIPCgdhdHRlbXB0GAIgASgNEiMKBnJlc3VsdBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIOCgZ3b3JrZXIYBCABKAkiYwoOQWN0aXZpdHlGYWlsZWQSCgoCb3AYASABKA0SDwoHYXR0ZW1wdBgCIAEoDRIkCgdmYWlsdXJlGAMgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEg4KBndvcmtlchgEIAEoCSKdAQoPQWN0aXZpdHlSZXRyaWVkEgoKAm9wGAEgASgNEg8KB2F0dGVtcHQYAiABKA0SJAoHZmFpbHVyZRgDIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZRIPCgduZXh0X21zGAQgASgEEg4KBndvcmtlchgFIAEoCRImCgloZWFydGJlYXQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiHwoRQWN0aXZpdHlDYW5jZWxsZWQSCgoCb3AYASABKA0iPwoMVGltZXJTdGFydGVkEgoKAm9wGAEgASgNEg4KBmR1ZV9tcxgCIAEoBBITCgtkdXJhdGlvbl9tcxgDIAEoBCIYCgpUaW1lckZpcmVkEgoKAm9wGAEgASgNIhwKDlRpbWVyQ2FuY2VsbGVkEgoKAm9wGAEgASgNIm4KDlNpZ25hbFJlY2VpdmVkEgwKBG5hbWUYASABKAkSJAoHcGF5bG9hZBgCIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgDIAEoCRIMCgRmcm9tGAQgASgJEg4KBm51bWJlchgFIAEoBCIpCg1TaWduYWxBd2FpdGVkEgoKAm9wGAEgASgNEgwKBG5hbWUYAiABKAkiIQoTU2lnbmFsV2FpdENhbmNlbGxlZBIKCgJvcBgBIAEoDSJ8CgxTaWduYWxRdWV1ZWQSDgoGdGlja2V0GAEgASgEEgwKBG5hbWUYAiABKAkSJAoHcGF5bG9hZBgDIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIKCgJpZBgEIAEoCRIMCgRmcm9tGAUgASgJEg4KBm51bWJlchgGIAEoBCJaCgxNZXRob2RDYWxsZWQSDAoEY2FsbBgBIAEoDRIMCgRuYW1lGAIgASgJEiIKBWlucHV0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEgoKAmlkGAQgASgJInsKDk1ldGhvZEFuc3dlcmVkEgwKBGNhbGwYASABKA0SIwoGcmVzdWx0GAIgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSEAoIcmVqZWN0ZWQYBCABKAgidwoKU2lnbmFsU2VudBIKCgJvcBgBIAEoDRIKCgJ0bxgCIAEoCRIMCgRuYW1lGAMgASgJEiQKB3BheWxvYWQYBCABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSDgoGbnVtYmVyGAUgASgEEg0KBWNoaWxkGAggASgNIkEKDVNpZ25hbFNldHRsZWQSCgoCb3AYASABKA0SJAoHZmFpbHVyZRgCIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSIhChNTaWduYWxTZW5kQ2FuY2VsbGVkEgoKAm9wGAEgASgNIjcKDVJlc3VsdEF3YWl0ZWQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSDgoGbnVtYmVyGAMgASgEIqkBCg5SZXN1bHRSZWNlaXZlZBIKCgJvcBgBIAEoDRIMCgRmcm9tGAIgASgJEg4KBm51bWJlchgDIAEoBBISCgpnZW5lcmF0aW9uGAQgASgNEg4KBnN0YXR1cxgFIAEoDRIjCgZyZXN1bHQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSJAoHZmFpbHVyZRgHIAEoCzITLmhvcHNraXAudjEuRmFpbHVyZSI9ChNSZXN1bHRXYWl0Q2FuY2VsbGVkEgoKAm9wGAEgASgNEgoKAnRvGAIgASgJEg4KBm51bWJlchgDIAEoBCKXAQoMQ2hpbGRTcGF3bmVkEgoKAm9wGAEgASgNEgoKAnRvGAIgASgJEiUKBXN0YXJ0GAMgASgLMhYuaG9wc2tpcC52MS5TdGFydE9yZGVyEiIKBWlucHV0GAQgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEhQKDGNsb3NlX3BvbGljeRgFIAEoDRIOCgZudW1iZXIYBiABKAQilAEKDENoaWxkU3RhcnRlZBIKCgJvcBgBIAEoDRIMCgRmcm9tGAIgASgJEg4KBm51bWJlchgDIAEoBBISCgpnZW5lcmF0aW9uGAQgASgNEg4KBnRpY2tldBgFIAEoBBIQCghhdHRhY2hlZBgGIAEoCBIkCgdmYWlsdXJlGAcgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIqUBCgpDaGlsZEVuZGVkEgoKAm9wGAEgASgNEgwKBGZyb20YAiABKAkSDgoGbnVtYmVyGAMgASgEEhIKCmdlbmVyYXRpb24YBCABKA0SDgoGc3RhdHVzGAUgASgNEiMKBnJlc3VsdBgGIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAcgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlIlMKCkNhbmNlbFNlbnQSCgoCb3AYASABKA0SCgoCdG8YAiABKAkSDgoGcmVhc29uGAMgASgJEg0KBWNoaWxkGAQgASgNEg4KBm51bWJlchgFIAEoBCJBCg1DYW5jZWxTZXR0bGVkEgoKAm9wGAEgASgNEiQKB2ZhaWx1cmUYAiABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiIQoTQ2FuY2VsU2VuZENhbmNlbGxlZBIKCgJvcBgBIAEoDSJOCg5CdW5kbGVEZXBsb3llZBIOCgZidW5kbGUYASABKAwSDAoEc2l6ZRgCIAEoBBINCgV0eXBlcxgDIAMoCRIPCgd2ZXJzaW9uGAQgASgNImgKDkNsdXN0ZXJDcmVhdGVkEhIKCmNsdXN0ZXJfaWQYASABKAkSGgoScmVwbGljYXRpb25fd2FudGVkGAIgASgNEg8KB29iamVjdHMYAyABKAkSFQoNcmVzdG9yZV9lcG9jaBgEIAEoDSIyChFSZXBsaWNhdGlvbldhbnRlZBINCgVjb3VudBgBIAEoDRIOCgZyZWFzb24YAiABKAkicwoITm9kZUluZm8SDAoEcGVlchgBIAEoCRIMCgRncnBjGAIgASgJEgwKBGh0dHAYAyABKAkSDAoEem9uZRgEIAEoCRIPCgd2ZXJzaW9uGAUgASgJEhAKCHByb3RvY29sGAYgASgNEgwKBGRpc2sYByABKAkiMAoKTm9kZUpvaW5lZBIiCgRpbmZvGAEgASgLMhQuaG9wc2tpcC52MS5Ob2RlSW5mbyIxCgtOb2RlVXBkYXRlZBIiCgRpbmZvGAEgASgLMhQuaG9wc2tpcC52MS5Ob2RlSW5mbyIwCgtOb2RlTGVhdmluZxIMCgRsb3N0GAEgASgIEhMKC3JlcGxhY2VkX2J5GAIgASgNIh0KC05vZGVSZW1vdmVkEg4KBnJlYXNvbhgBIAEoCSJeCghSZXBsaWNhcxIRCgV2b3RlchgBIAMoDUICEAASFAoIb3V0Z29pbmcYAiADKA1CAhAAEhMKB2xlYXJuZXIYAyADKA1CAhAAEhQKDGNvbmZpZ19pbmRleBgEIAEoBCJiCgxTaGFyZENyZWF0ZWQSDQoFc2hhcmQYASABKA0SDQoFZmlyc3QYAiABKAQSDAoEbGFzdBgDIAEoBBImCghyZXBsaWNhcxgEIAEoCzIULmhvcHNraXAudjEuUmVwbGljYXMiMQoOUmVwbGljYXNXYW50ZWQSDQoFc2hhcmQYASABKA0SEAoEbm9kZRgCIAMoDUICEAAiXQoPUmVwbGljYXNDaGFuZ2VkEg0KBXNoYXJkGAEgASgNEiYKCHJlcGxpY2FzGAIgASgLMhQuaG9wc2tpcC52MS5SZXBsaWNhcxITCgdyZW1vdmVkGAMgAygNQgIQACJNChFMZWFkZXJzaGlwR3JhbnRlZBINCgVzaGFyZBgBIAEoDRIMCgRub2RlGAIgASgNEgwKBHRlcm0YAyABKAQSDQoFZXBvY2gYBCABKA0iRwoLU3BsaXRXYW50ZWQSDQoFc2hhcmQYASABKA0SCgoCYXQYAiABKAQSDQoFY2hpbGQYAyABKA0SDgoGY2hhbmdlGAQgASgNIl0KCVNwbGl0RG9uZRINCgVzaGFyZBgBIAEoDRIKCgJhdBgCIAEoBBINCgVjaGlsZBgDIAEoDRImCghyZXBsaWNhcxgEIAEoCzIULmhvcHNraXAudjEuUmVwbGljYXMiOgoLTWVyZ2VXYW50ZWQSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDRIOCgZjaGFuZ2UYAyABKA0iSwoMTWVyZ2VEZWNpZGVkEgwKBGxlZnQYASABKA0SDQoFcmlnaHQYAiABKA0SDwoHdGhyb3VnaBgDIAEoBBINCgVlcG9jaBgEIAEoDSIoCglNZXJnZURvbmUSDAoEbGVmdBgBIAEoDRINCgVyaWdodBgCIAEoDSJACg9DaGFuZ2VDYW5jZWxsZWQSDQoFc2hhcmQYASABKA0SDgoGY2hhbmdlGAIgASgNEg4KBnJlYXNvbhgDIAEoCSI7CghFbnRyeVNldBIPCgd2ZXJzaW9uGAEgASgNEg0KBXZhbHVlGAIgASgMEg8KB3JlbW92ZWQYAyABKAgqvw8KCUV2ZW50S2luZBIaChZFVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWRVZFTlRfS0lORF9SVU5fU1RBUlRFRBABEhwKGEVWRU5UX0tJTkRfUlVOX0NPTVBMRVRFRBACEhkKFUVWRU5UX0tJTkRfUlVOX0ZBSUxFRBADEhwKGEVWRU5UX0tJTkRfUlVOX0NBTkNFTExFRBAEEh0KGUVWRU5UX0tJTkRfUlVOX1RFUk1JTkFURUQQBRIcChhFVkVOVF9LSU5EX1JVTl9USU1FRF9PVVQQBhIaChZFVkVOVF9LSU5EX1JVTl9CTE9DS0VEEAcSGgoWRVZFTlRfS0lORF9SVU5fUkVTVU1FRBAIEh8KG0VWRU5UX0tJTkRfQ0FOQ0VMX1JFUVVFU1RFRBAJEh4KGkVWRU5UX0tJTkRfSElTVE9SWV9FWFBJUkVEEAoSGwoXRVZFTlRfS0lORF9TVEFSVF9RVUVVRUQQCxIcChhFVkVOVF9LSU5EX1NUQVJUX0VYUElSRUQQDBIeChpFVkVOVF9LSU5EX1NUQVJUX0NBTkNFTExFRBANEiIKHkVWRU5UX0tJTkRfU1VQRVJTRURFX1JFUVVFU1RFRBAOEiEKHUVWRU5UX0tJTkRfQUNUSVZJVFlfU0NIRURVTEVEEBASIQodRVZFTlRfS0lORF9BQ1RJVklUWV9DT01QTEVURUQQERIeChpFVkVOVF9LSU5EX0FDVElWSVRZX0ZBSUxFRBASEh8KG0VWRU5UX0tJTkRfQUNUSVZJVFlfUkVUUklFRBATEiEKHUVWRU5UX0tJTkRfQUNUSVZJVFlfQ0FOQ0VMTEVEEBQSGQoVRVZFTlRfS0lORF9SVU5fUEFVU0VEEBgSGwoXRVZFTlRfS0lORF9SVU5fVU5QQVVTRUQQGRIdChlFVkVOVF9LSU5EX1NFQVJDSEFCTEVfU0VUEBoSHAoYRVZFTlRfS0lORF9USU1FUl9TVEFSVEVEECASGgoWRVZFTlRfS0lORF9USU1FUl9GSVJFRBAhEh4KGkVWRU5UX0tJTkRfVElNRVJfQ0FOQ0VMTEVEECISHgoaRVZFTlRfS0lORF9TSUdOQUxfUkVDRUlWRUQQMBIdChlFVkVOVF9LSU5EX1NJR05BTF9BV0FJVEVEEDESJAogRVZFTlRfS0lORF9TSUdOQUxfV0FJVF9DQU5DRUxMRUQQMhIcChhFVkVOVF9LSU5EX1NJR05BTF9RVUVVRUQQMxIcChhFVkVOVF9LSU5EX01FVEhPRF9DQUxMRUQQNBIeChpFVkVOVF9LSU5EX01FVEhPRF9BTlNXRVJFRBA1EhoKFkVWRU5UX0tJTkRfU0lHTkFMX1NFTlQQQBIdChlFVkVOVF9LSU5EX1NJR05BTF9TRVRUTEVEEEESJAogRVZFTlRfS0lORF9TSUdOQUxfU0VORF9DQU5DRUxMRUQQQhIdChlFVkVOVF9LSU5EX1JFU1VMVF9BV0FJVEVEEEMSHgoaRVZFTlRfS0lORF9SRVNVTFRfUkVDRUlWRUQQRBIkCiBFVkVOVF9LSU5EX1JFU1VMVF9XQUlUX0NBTkNFTExFRBBFEhwKGEVWRU5UX0tJTkRfQ0hJTERfU1BBV05FRBBMEhwKGEVWRU5UX0tJTkRfQ0hJTERfU1RBUlRFRBBNEhoKFkVWRU5UX0tJTkRfQ0hJTERfRU5ERUQQThIaChZFVkVOVF9LSU5EX0NBTkNFTF9TRU5UEE8SHQoZRVZFTlRfS0lORF9DQU5DRUxfU0VUVExFRBBgEiQKIEVWRU5UX0tJTkRfQ0FOQ0VMX1NFTkRfQ0FOQ0VMTEVEEGESHwoaRVZFTlRfS0lORF9CVU5ETEVfREVQTE9ZRUQQgAESHwoaRVZFTlRfS0lORF9DTFVTVEVSX0NSRUFURUQQgQESIgodRVZFTlRfS0lORF9SRVBMSUNBVElPTl9XQU5URUQQggESIAobRVZFTlRfS0lORF9DTFVTVEVSX1JFU1RPUkVEEIMBEhsKFkVWRU5UX0tJTkRfTk9ERV9KT0lORUQQhAESHAoXRVZFTlRfS0lORF9OT0RFX1VQREFURUQQhQESHAoXRVZFTlRfS0lORF9OT0RFX0xFQVZJTkcQhgESHAoXRVZFTlRfS0lORF9OT0RFX1JFTU9WRUQQhwESHQoYRVZFTlRfS0lORF9TSEFSRF9DUkVBVEVEEIgBEh8KGkVWRU5UX0tJTkRfUkVQTElDQVNfV0FOVEVEEIkBEiAKG0VWRU5UX0tJTkRfUkVQTElDQVNfQ0hBTkdFRBCKARIiCh1FVkVOVF9LSU5EX0xFQURFUlNISVBfR1JBTlRFRBCLARIcChdFVkVOVF9LSU5EX1NQTElUX1dBTlRFRBCMARIaChVFVkVOVF9LSU5EX1NQTElUX0RPTkUQjQESHAoXRVZFTlRfS0lORF9NRVJHRV9XQU5URUQQjgESHQoYRVZFTlRfS0lORF9NRVJHRV9ERUNJREVEEI8BEhoKFUVWRU5UX0tJTkRfTUVSR0VfRE9ORRCQARIgChtFVkVOVF9LSU5EX0NIQU5HRV9DQU5DRUxMRUQQkQESGQoURVZFTlRfS0lORF9FTlRSWV9TRVQQlgFiBnByb3RvMw", [file_hopskip_v1_common]);
 
 /**
  * Describes the message hopskip.v1.Event.
@@ -96,368 +96,375 @@ export const CancelRequestedSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_event, 11);
 
 /**
+ * Describes the message hopskip.v1.SearchableSet.
+ * Use `create(SearchableSetSchema)` to create a new message.
+ */
+export const SearchableSetSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_event, 12);
+
+/**
  * Describes the message hopskip.v1.StartQueued.
  * Use `create(StartQueuedSchema)` to create a new message.
  */
 export const StartQueuedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 12);
+  messageDesc(file_hopskip_v1_event, 13);
 
 /**
  * Describes the message hopskip.v1.StartExpired.
  * Use `create(StartExpiredSchema)` to create a new message.
  */
 export const StartExpiredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 13);
+  messageDesc(file_hopskip_v1_event, 14);
 
 /**
  * Describes the message hopskip.v1.StartCancelled.
  * Use `create(StartCancelledSchema)` to create a new message.
  */
 export const StartCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 14);
+  messageDesc(file_hopskip_v1_event, 15);
 
 /**
  * Describes the message hopskip.v1.SupersedeRequested.
  * Use `create(SupersedeRequestedSchema)` to create a new message.
  */
 export const SupersedeRequestedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 15);
+  messageDesc(file_hopskip_v1_event, 16);
 
 /**
  * Describes the message hopskip.v1.HistoryExpired.
  * Use `create(HistoryExpiredSchema)` to create a new message.
  */
 export const HistoryExpiredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 16);
+  messageDesc(file_hopskip_v1_event, 17);
 
 /**
  * Describes the message hopskip.v1.ExpiredRun.
  * Use `create(ExpiredRunSchema)` to create a new message.
  */
 export const ExpiredRunSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 17);
+  messageDesc(file_hopskip_v1_event, 18);
 
 /**
  * Describes the message hopskip.v1.ActivityScheduled.
  * Use `create(ActivityScheduledSchema)` to create a new message.
  */
 export const ActivityScheduledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 18);
+  messageDesc(file_hopskip_v1_event, 19);
 
 /**
  * Describes the message hopskip.v1.ActivityCompleted.
  * Use `create(ActivityCompletedSchema)` to create a new message.
  */
 export const ActivityCompletedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 19);
+  messageDesc(file_hopskip_v1_event, 20);
 
 /**
  * Describes the message hopskip.v1.ActivityFailed.
  * Use `create(ActivityFailedSchema)` to create a new message.
  */
 export const ActivityFailedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 20);
+  messageDesc(file_hopskip_v1_event, 21);
 
 /**
  * Describes the message hopskip.v1.ActivityRetried.
  * Use `create(ActivityRetriedSchema)` to create a new message.
  */
 export const ActivityRetriedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 21);
+  messageDesc(file_hopskip_v1_event, 22);
 
 /**
  * Describes the message hopskip.v1.ActivityCancelled.
  * Use `create(ActivityCancelledSchema)` to create a new message.
  */
 export const ActivityCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 22);
+  messageDesc(file_hopskip_v1_event, 23);
 
 /**
  * Describes the message hopskip.v1.TimerStarted.
  * Use `create(TimerStartedSchema)` to create a new message.
  */
 export const TimerStartedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 23);
+  messageDesc(file_hopskip_v1_event, 24);
 
 /**
  * Describes the message hopskip.v1.TimerFired.
  * Use `create(TimerFiredSchema)` to create a new message.
  */
 export const TimerFiredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 24);
+  messageDesc(file_hopskip_v1_event, 25);
 
 /**
  * Describes the message hopskip.v1.TimerCancelled.
  * Use `create(TimerCancelledSchema)` to create a new message.
  */
 export const TimerCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 25);
+  messageDesc(file_hopskip_v1_event, 26);
 
 /**
  * Describes the message hopskip.v1.SignalReceived.
  * Use `create(SignalReceivedSchema)` to create a new message.
  */
 export const SignalReceivedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 26);
+  messageDesc(file_hopskip_v1_event, 27);
 
 /**
  * Describes the message hopskip.v1.SignalAwaited.
  * Use `create(SignalAwaitedSchema)` to create a new message.
  */
 export const SignalAwaitedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 27);
+  messageDesc(file_hopskip_v1_event, 28);
 
 /**
  * Describes the message hopskip.v1.SignalWaitCancelled.
  * Use `create(SignalWaitCancelledSchema)` to create a new message.
  */
 export const SignalWaitCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 28);
+  messageDesc(file_hopskip_v1_event, 29);
 
 /**
  * Describes the message hopskip.v1.SignalQueued.
  * Use `create(SignalQueuedSchema)` to create a new message.
  */
 export const SignalQueuedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 29);
+  messageDesc(file_hopskip_v1_event, 30);
 
 /**
  * Describes the message hopskip.v1.MethodCalled.
  * Use `create(MethodCalledSchema)` to create a new message.
  */
 export const MethodCalledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 30);
+  messageDesc(file_hopskip_v1_event, 31);
 
 /**
  * Describes the message hopskip.v1.MethodAnswered.
  * Use `create(MethodAnsweredSchema)` to create a new message.
  */
 export const MethodAnsweredSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 31);
+  messageDesc(file_hopskip_v1_event, 32);
 
 /**
  * Describes the message hopskip.v1.SignalSent.
  * Use `create(SignalSentSchema)` to create a new message.
  */
 export const SignalSentSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 32);
+  messageDesc(file_hopskip_v1_event, 33);
 
 /**
  * Describes the message hopskip.v1.SignalSettled.
  * Use `create(SignalSettledSchema)` to create a new message.
  */
 export const SignalSettledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 33);
+  messageDesc(file_hopskip_v1_event, 34);
 
 /**
  * Describes the message hopskip.v1.SignalSendCancelled.
  * Use `create(SignalSendCancelledSchema)` to create a new message.
  */
 export const SignalSendCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 34);
+  messageDesc(file_hopskip_v1_event, 35);
 
 /**
  * Describes the message hopskip.v1.ResultAwaited.
  * Use `create(ResultAwaitedSchema)` to create a new message.
  */
 export const ResultAwaitedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 35);
+  messageDesc(file_hopskip_v1_event, 36);
 
 /**
  * Describes the message hopskip.v1.ResultReceived.
  * Use `create(ResultReceivedSchema)` to create a new message.
  */
 export const ResultReceivedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 36);
+  messageDesc(file_hopskip_v1_event, 37);
 
 /**
  * Describes the message hopskip.v1.ResultWaitCancelled.
  * Use `create(ResultWaitCancelledSchema)` to create a new message.
  */
 export const ResultWaitCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 37);
+  messageDesc(file_hopskip_v1_event, 38);
 
 /**
  * Describes the message hopskip.v1.ChildSpawned.
  * Use `create(ChildSpawnedSchema)` to create a new message.
  */
 export const ChildSpawnedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 38);
+  messageDesc(file_hopskip_v1_event, 39);
 
 /**
  * Describes the message hopskip.v1.ChildStarted.
  * Use `create(ChildStartedSchema)` to create a new message.
  */
 export const ChildStartedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 39);
+  messageDesc(file_hopskip_v1_event, 40);
 
 /**
  * Describes the message hopskip.v1.ChildEnded.
  * Use `create(ChildEndedSchema)` to create a new message.
  */
 export const ChildEndedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 40);
+  messageDesc(file_hopskip_v1_event, 41);
 
 /**
  * Describes the message hopskip.v1.CancelSent.
  * Use `create(CancelSentSchema)` to create a new message.
  */
 export const CancelSentSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 41);
+  messageDesc(file_hopskip_v1_event, 42);
 
 /**
  * Describes the message hopskip.v1.CancelSettled.
  * Use `create(CancelSettledSchema)` to create a new message.
  */
 export const CancelSettledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 42);
+  messageDesc(file_hopskip_v1_event, 43);
 
 /**
  * Describes the message hopskip.v1.CancelSendCancelled.
  * Use `create(CancelSendCancelledSchema)` to create a new message.
  */
 export const CancelSendCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 43);
+  messageDesc(file_hopskip_v1_event, 44);
 
 /**
  * Describes the message hopskip.v1.BundleDeployed.
  * Use `create(BundleDeployedSchema)` to create a new message.
  */
 export const BundleDeployedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 44);
+  messageDesc(file_hopskip_v1_event, 45);
 
 /**
  * Describes the message hopskip.v1.ClusterCreated.
  * Use `create(ClusterCreatedSchema)` to create a new message.
  */
 export const ClusterCreatedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 45);
+  messageDesc(file_hopskip_v1_event, 46);
 
 /**
  * Describes the message hopskip.v1.ReplicationWanted.
  * Use `create(ReplicationWantedSchema)` to create a new message.
  */
 export const ReplicationWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 46);
+  messageDesc(file_hopskip_v1_event, 47);
 
 /**
  * Describes the message hopskip.v1.NodeInfo.
  * Use `create(NodeInfoSchema)` to create a new message.
  */
 export const NodeInfoSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 47);
+  messageDesc(file_hopskip_v1_event, 48);
 
 /**
  * Describes the message hopskip.v1.NodeJoined.
  * Use `create(NodeJoinedSchema)` to create a new message.
  */
 export const NodeJoinedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 48);
+  messageDesc(file_hopskip_v1_event, 49);
 
 /**
  * Describes the message hopskip.v1.NodeUpdated.
  * Use `create(NodeUpdatedSchema)` to create a new message.
  */
 export const NodeUpdatedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 49);
+  messageDesc(file_hopskip_v1_event, 50);
 
 /**
  * Describes the message hopskip.v1.NodeLeaving.
  * Use `create(NodeLeavingSchema)` to create a new message.
  */
 export const NodeLeavingSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 50);
+  messageDesc(file_hopskip_v1_event, 51);
 
 /**
  * Describes the message hopskip.v1.NodeRemoved.
  * Use `create(NodeRemovedSchema)` to create a new message.
  */
 export const NodeRemovedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 51);
+  messageDesc(file_hopskip_v1_event, 52);
 
 /**
  * Describes the message hopskip.v1.Replicas.
  * Use `create(ReplicasSchema)` to create a new message.
  */
 export const ReplicasSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 52);
+  messageDesc(file_hopskip_v1_event, 53);
 
 /**
  * Describes the message hopskip.v1.ShardCreated.
  * Use `create(ShardCreatedSchema)` to create a new message.
  */
 export const ShardCreatedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 53);
+  messageDesc(file_hopskip_v1_event, 54);
 
 /**
  * Describes the message hopskip.v1.ReplicasWanted.
  * Use `create(ReplicasWantedSchema)` to create a new message.
  */
 export const ReplicasWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 54);
+  messageDesc(file_hopskip_v1_event, 55);
 
 /**
  * Describes the message hopskip.v1.ReplicasChanged.
  * Use `create(ReplicasChangedSchema)` to create a new message.
  */
 export const ReplicasChangedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 55);
+  messageDesc(file_hopskip_v1_event, 56);
 
 /**
  * Describes the message hopskip.v1.LeadershipGranted.
  * Use `create(LeadershipGrantedSchema)` to create a new message.
  */
 export const LeadershipGrantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 56);
+  messageDesc(file_hopskip_v1_event, 57);
 
 /**
  * Describes the message hopskip.v1.SplitWanted.
  * Use `create(SplitWantedSchema)` to create a new message.
  */
 export const SplitWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 57);
+  messageDesc(file_hopskip_v1_event, 58);
 
 /**
  * Describes the message hopskip.v1.SplitDone.
  * Use `create(SplitDoneSchema)` to create a new message.
  */
 export const SplitDoneSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 58);
+  messageDesc(file_hopskip_v1_event, 59);
 
 /**
  * Describes the message hopskip.v1.MergeWanted.
  * Use `create(MergeWantedSchema)` to create a new message.
  */
 export const MergeWantedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 59);
+  messageDesc(file_hopskip_v1_event, 60);
 
 /**
  * Describes the message hopskip.v1.MergeDecided.
  * Use `create(MergeDecidedSchema)` to create a new message.
  */
 export const MergeDecidedSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 60);
+  messageDesc(file_hopskip_v1_event, 61);
 
 /**
  * Describes the message hopskip.v1.MergeDone.
  * Use `create(MergeDoneSchema)` to create a new message.
  */
 export const MergeDoneSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 61);
+  messageDesc(file_hopskip_v1_event, 62);
 
 /**
  * Describes the message hopskip.v1.ChangeCancelled.
  * Use `create(ChangeCancelledSchema)` to create a new message.
  */
 export const ChangeCancelledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 62);
+  messageDesc(file_hopskip_v1_event, 63);
 
 /**
  * Describes the message hopskip.v1.EntrySet.
  * Use `create(EntrySetSchema)` to create a new message.
  */
 export const EntrySetSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_event, 63);
+  messageDesc(file_hopskip_v1_event, 64);
 
 /**
  * Describes the enum hopskip.v1.EventKind.

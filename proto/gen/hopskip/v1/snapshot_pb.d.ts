@@ -177,6 +177,13 @@ export declare type IndexedRun = Message<"hopskip.v1.IndexedRun"> & {
    * @generated from field: uint64 expired_ms = 12;
    */
   expiredMs: bigint;
+
+  /**
+   * JSON; empty = {}.
+   *
+   * @generated from field: string searchable = 13;
+   */
+  searchable: string;
 };
 
 /**

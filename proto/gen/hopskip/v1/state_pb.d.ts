@@ -262,6 +262,13 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: uint32 last_call = 62;
    */
   lastCall: number;
+
+  /**
+   * What the code made searchable, in the order of the names' first setting.
+   *
+   * @generated from field: repeated hopskip.v1.SearchableValue searchable = 63;
+   */
+  searchable: SearchableValue[];
 };
 
 /**
@@ -330,6 +337,29 @@ export declare type AnsweredCall = Message<"hopskip.v1.AnsweredCall"> & {
  * Use `create(AnsweredCallSchema)` to create a new message.
  */
 export declare const AnsweredCallSchema: GenMessage<AnsweredCall>;
+
+/**
+ * @generated from message hopskip.v1.SearchableValue
+ */
+export declare type SearchableValue = Message<"hopskip.v1.SearchableValue"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * JSON.
+   *
+   * @generated from field: string value = 2;
+   */
+  value: string;
+};
+
+/**
+ * Describes the message hopskip.v1.SearchableValue.
+ * Use `create(SearchableValueSchema)` to create a new message.
+ */
+export declare const SearchableValueSchema: GenMessage<SearchableValue>;
 
 /**
  * A start that waits in its name's queue.

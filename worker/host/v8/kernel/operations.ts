@@ -71,6 +71,13 @@ export const engine: Omit<Engine, "openScope" | "shield" | "spawn"> = {
     return pend(run, op, "result", to);
   },
 
+  searchable(name, value) {
+    const run = actingRun("searchable()");
+    if (run.ended) return;
+    const op = nextOp(run, value.length);
+    run.emit(record.setSearchable, op, name, value);
+  },
+
   query(name, answer) {
     // Allowed at module level too: it is no operation.
     changingRun("query()").queries.set(name, answer);
