@@ -14,8 +14,6 @@ import {
   decodeBundleDeployed,
   decodeCancelRequested,
   decodeHistoryExpired,
-  decodeMethodAnswered,
-  decodeMethodCalled,
   decodeResultAwaited,
   decodeResultReceived,
   decodeResultWaitCancelled,
@@ -54,6 +52,7 @@ import { childKinds, starterText } from "./child-events.ts";
 import { formatDuration } from "./duration.ts";
 import { type Kind, kind, words } from "./event-kind.ts";
 import { failureText, payloadText, runText, shortHash, timeText } from "./event-text.ts";
+import { methodKinds } from "./method-events.ts";
 import { placementKinds } from "./placement-events.ts";
 import { statusWord } from "./status.ts";
 
@@ -134,12 +133,6 @@ const kinds: Record<number, Kind> = {
   ),
   [EventKind.signalAwaited]: kind("SignalAwaited", decodeSignalAwaited, (m) => `#${m.op} ${m.name}`),
   [EventKind.signalWaitCancelled]: kind("SignalWaitCancelled", decodeSignalWaitCancelled, (m) => `#${m.op}`),
-  [EventKind.methodCalled]: kind("MethodCalled", decodeMethodCalled, (m) =>
-    words(`call ${m.call}`, m.name, payloadText(m.input), m.id !== "" && `id ${m.id}`),
-  ),
-  [EventKind.methodAnswered]: kind("MethodAnswered", decodeMethodAnswered, (m) =>
-    words(`call ${m.call}`, m.rejected && "rejected:", m.failure === undefined ? payloadText(m.result) : failureText(m.failure)),
-  ),
   [EventKind.signalSent]: kind("SignalSent", decodeSignalSent, (m) => words(`#${m.op}`, `${m.name} to ${m.to}`, payloadText(m.payload))),
   [EventKind.signalSettled]: kind("SignalSettled", decodeSignalSettled, (m) =>
     words(`#${m.op}`, m.failure !== undefined && failureText(m.failure)),
@@ -154,6 +147,7 @@ const kinds: Record<number, Kind> = {
   [EventKind.bundleDeployed]: kind("BundleDeployed", decodeBundleDeployed, (m) =>
     words(m.types.join(", "), `version ${m.version}`, shortHash(m.bundle)),
   ),
+  ...methodKinds,
   ...placementKinds,
 };
 

@@ -35,6 +35,8 @@ export const limits = {
   signalIdsKept: 64,
   /** Calls of a run's methods that have no answer yet. */
   openCallsMax: 1000,
+  /** Runs that may wait for one call, each for the next one. */
+  callDepthMax: 64,
   /** Answered calls that are recognised when they are sent again, and bytes of the answers kept for that. */
   answeredCallsKept: 256,
   answeredBytesKept: 1 * MiB,

@@ -10,6 +10,7 @@ import { applyToMethod, closeCalls } from "./method.ts";
 import { applyPaused, applyUnpaused } from "./pause.ts";
 import { applyToQueue } from "./queue.ts";
 import { applyToRemote, cancelWaits } from "./remote.ts";
+import { applyToRemoteCall, cancelCalls } from "./remote-call.ts";
 import { applySearchable } from "./searchable.ts";
 import { applyToSignal } from "./signal.ts";
 import { applyStarted } from "./start.ts";
@@ -52,22 +53,6 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
     case Kind.signalAwaited:
       applyToSignal(run, event, at);
       break;
-    case Kind.signalSent:
-    case Kind.resultAwaited:
-    case Kind.resultReceived:
-    case Kind.resultWaitCancelled:
-      applyToRemote(run, event, at);
-      break;
-    case Kind.childSpawned:
-    case Kind.childStarted:
-    case Kind.childEnded:
-    case Kind.cancelSent:
-      applyToChild(run, event, at);
-      break;
-    case Kind.methodCalled:
-    case Kind.methodAnswered:
-      applyToMethod(run, event, at.seq);
-      break;
     case Kind.cancelRequested:
     case Kind.runBlocked:
     case Kind.runResumed:
@@ -82,13 +67,44 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
       applyHistoryExpired(run, at.seq);
       break;
     default:
-      applyEnd(run, event, at);
+      applyBetweenRuns(run, event, at);
   }
   if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
 }
 
+/** What the run and others tell each other; every other kind ends the run. */
+function applyBetweenRuns(run: Run, event: RunEvent, at: EventPlace): void {
+  switch (event.kind) {
+    case Kind.signalSent:
+    case Kind.resultAwaited:
+    case Kind.resultReceived:
+    case Kind.resultWaitCancelled:
+      applyToRemote(run, event, at);
+      break;
+    case Kind.methodCallSent:
+    case Kind.methodCallAnswered:
+    case Kind.methodCallWithdrawn:
+      applyToRemoteCall(run, event, at);
+      break;
+    case Kind.childSpawned:
+    case Kind.childStarted:
+    case Kind.childEnded:
+    case Kind.cancelSent:
+      applyToChild(run, event, at);
+      break;
+    case Kind.methodCalled:
+    case Kind.methodAnswered:
+    case Kind.methodCallCancelled:
+      applyToMethod(run, event, at.seq);
+      break;
+    default:
+      applyEnd(run, event, at);
+  }
+}
+
 function applyEnd(run: Run, event: RunEvent, at: EventPlace): void {
   cancelWaits(run);
+  cancelCalls(run);
   closeChildren(run, event.kind);
   closeCalls(run, at.seq);
   applyClosed(run, event, at.timeMs);

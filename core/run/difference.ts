@@ -19,6 +19,8 @@ export interface Difference {
   readonly taken: number;
   /** Whether something is missing can't be told: one of the two forgot the other one long ago, or did not meet it yet. */
   readonly isUnsure: boolean;
+  /** Method calls of the sender that the receiver took, has no more, and does not answer. */
+  readonly lostCalls: readonly Operation[];
   /** Waits of the sender for the receiver's result, those for children among them, that the receiver has not, and has not answered. */
   readonly unanswered: readonly Operation[];
 }
@@ -37,7 +39,25 @@ export function differenceOf(sender: Run, receiver: Run): Difference {
     taken,
     isUnsure: isBehind && (isCounted ? mayHaveForgotten : receiver.inbox.has(from)),
     unanswered: unansweredOf(sender, receiver, taken),
+    lostCalls: lostCallsOf(sender, receiver, taken),
   };
+}
+
+function lostCallsOf(sender: Run, receiver: Run, taken: number): Operation[] {
+  if (!isLive(sender)) return [];
+  const [from, to] = [runPartition(sender.run), runPartition(receiver.run)];
+  const { generation } = sender;
+  const answers = unread(receiver, from, sender.inbox.get(to)?.taken ?? 0);
+  const asked = sender.outbox.get(to)?.messages ?? [];
+  const refused = receiver.inbox.get(from)?.refused ?? [];
+  const open = [...receiver.calls.values()].filter((call) => call.from === from && call.generation === generation);
+  return [...sender.pending.values()].filter((o) => {
+    if (o.kind !== EventKind.methodCallSent || o.to !== receiver.run) return false;
+    const isOf = (kind: MessageKind) => (m: Message) => m.kind === kind && m.op === o.op && m.generation === generation;
+    const ask = asked.find(isOf(MessageKind.call));
+    const willBeTaken = ask !== undefined && (ask.number > taken || refused.some(({ number }) => number === ask.number));
+    return !willBeTaken && !open.some((call) => call.op === o.op) && !answers.some(isOf(MessageKind.callAnswered));
+  });
 }
 
 function unansweredOf(sender: Run, receiver: Run, taken: number): Operation[] {
@@ -68,7 +88,8 @@ function unread(sender: Run, to: Partition, taken: number): Message[] {
 export function acquaintances(run: Run): { readonly receivers: Set<Partition>; readonly senders: Iterable<Partition> } {
   const receivers = new Set([...run.outbox.keys(), ...run.settledTo.keys()]);
   for (const o of run.pending.values()) {
-    if (o.kind === EventKind.resultAwaited || o.kind === EventKind.childSpawned) receivers.add(runPartition(o.to as Run["run"]));
+    const isAsked = o.kind === EventKind.resultAwaited || o.kind === EventKind.childSpawned || o.kind === EventKind.methodCallSent;
+    if (isAsked) receivers.add(runPartition(o.to as Run["run"]));
   }
   return { receivers, senders: run.inbox.keys() };
 }

@@ -16,6 +16,8 @@ export function isForGuest(kind: number): boolean {
     kind === EventKind.signalReceived ||
     kind === EventKind.activityFailed ||
     kind === EventKind.methodCalled ||
+    kind === EventKind.methodCallCancelled ||
+    kind === EventKind.methodCallAnswered ||
     kind === EventKind.signalSettled ||
     kind === EventKind.resultReceived ||
     kind === EventKind.childStarted ||

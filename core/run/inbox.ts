@@ -12,6 +12,7 @@ import { EventKind, type InboxForgotten, type InboxTaken, type Message, MessageK
 import { meantBy } from "./child.ts";
 import { outcomeOf } from "./close.ts";
 import type { RunEvent } from "./event.ts";
+import { takeCall, takeCallCancelled } from "./method.ts";
 import { enqueue, owe, type ResultWaiter, waiterKey } from "./outbox.ts";
 import { decideHeldSignal } from "./queue.ts";
 import { markTaken } from "./sender.ts";
@@ -34,6 +35,14 @@ export function decideTake(run: Run, from: Partition, message: Message): RunEven
       return { refusal: undefined };
     case MessageKind.result:
       return takeResult(run, from, message);
+    case MessageKind.call: {
+      const taken = takeCall(run, from, message);
+      return typeof taken === "string" ? { refusal: taken } : taken;
+    }
+    case MessageKind.callAnswered:
+      return takeCallAnswered(run, from, message);
+    case MessageKind.callCancelled:
+      return takeCallCancelled(run, from, message) ?? { refusal: undefined };
     case MessageKind.started:
       return takeStarted(run, from, message);
     default:
@@ -64,6 +73,12 @@ function takeResult(run: Run, from: Partition, message: Message): RunEvent | Tak
   if (o?.kind === EventKind.resultAwaited) return { kind: EventKind.resultReceived, body };
   if (o?.kind === EventKind.childSpawned) return { kind: EventKind.childEnded, body };
   return { refusal: undefined };
+}
+
+function takeCallAnswered(run: Run, from: Partition, message: Message): RunEvent | Taken {
+  const { op, number, of: generation, payload: result, failure } = message;
+  if (waiting(run, from, message)?.kind !== EventKind.methodCallSent) return { refusal: undefined };
+  return { kind: EventKind.methodCallAnswered, body: { op, from, number, generation, result, failure } };
 }
 
 function takeStarted(run: Run, from: Partition, message: Message): RunEvent | Taken {

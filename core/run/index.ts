@@ -26,6 +26,7 @@ export {
   type Target,
 } from "./queue.ts";
 export { decideAwaitResult, decideSendSignal, decideSettled, decideWaitCancelled, decideWaitRefused } from "./remote.ts";
+export { decideAnswerLost, decideCallWithdrawn, decideMethodCall, type MethodCallRequest } from "./remote-call.ts";
 export { isSearchableFull, searchableJson, searchableProblem } from "./searchable.ts";
 export type { Sender } from "./sender.ts";
 export { decideSignal, type SignalRequest } from "./signal.ts";

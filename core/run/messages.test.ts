@@ -75,7 +75,7 @@ class Bench {
 
   await(to: string): number {
     const op = this.run.nextOp;
-    this.add(decideAwaitResult(this.run, op, `shop:${to}`));
+    for (const event of decideAwaitResult(this.run, { op, to: `shop:${to}`, inCall: 0 })) this.add(event);
     return op;
   }
 

@@ -13,6 +13,7 @@ export function refusalFailure(kind: MessageKind, to: string, reason: string): F
 const verbs: Partial<Record<number, string>> = {
   [MessageKind.signal]: "signal",
   [MessageKind.wait]: "wait for",
+  [MessageKind.call]: "call a method of",
   [MessageKind.start]: "start",
   [MessageKind.cancel]: "cancel",
   [MessageKind.terminate]: "terminate",
@@ -20,6 +21,7 @@ const verbs: Partial<Record<number, string>> = {
 
 const fullTexts: Partial<Record<number, string>> = {
   [MessageKind.wait]: `${limits.awaitersMax} operations wait for it, and no more may`,
+  [MessageKind.call]: `${limits.openCallsMax} calls have no answer yet, and no more may be open`,
   [MessageKind.start]: `${limits.queuedStartsMax} starts or ${limits.queuedBytesMax} bytes wait in its queue, and no more may`,
 };
 

@@ -15,6 +15,7 @@ import { childLost, startRefused } from "./child.ts";
 import type { RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
+import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
 import { markTaken } from "./sender.ts";
 import { isLive, kept, type Operation, openOperation, type Run } from "./state.ts";
 
@@ -32,8 +33,12 @@ export function decideSendSignal(run: Run, { op, to, name, payload, child }: Sen
   return { kind: EventKind.signalSent, body: { op, to, name, payload, child, number: nextNumber(run, partitionOf(to)) } };
 }
 
-export function decideAwaitResult(run: Run, op: number, to: string): RunEvent {
-  return { kind: EventKind.resultAwaited, body: { op, to, number: nextNumber(run, partitionOf(to)) } };
+/** `inCall`: number of the own call whose code waits; 0 = the workflow's own does. Two events where the wait fails at once. */
+export function decideAwaitResult(run: Run, { op, to, inCall }: { op: number; to: string; inCall: number }): RunEvent[] {
+  const cycle = cycleOf(pathOf(run, inCall), to);
+  if (cycle === undefined) return [{ kind: EventKind.resultAwaited, body: { op, to, number: nextNumber(run, partitionOf(to)) } }];
+  const failure = cycleFailure(`Cannot wait for ${to}: the wait`, cycle);
+  return [{ kind: EventKind.resultAwaited, body: { op, to, number: 0 } }, refused({ op }, partitionOf(to), failure)];
 }
 
 export function decideWaitCancelled(run: Run, { op, to }: Operation): RunEvent {
@@ -52,6 +57,7 @@ export function decideSettled(run: Run, to: Partition, message: Message, refusal
   if (message.kind === MessageKind.cancel && o.kind === EventKind.cancelSent)
     return { kind: EventKind.cancelSettled, body: { op: o.op, failure } };
   if (message.kind === MessageKind.start && o.kind === EventKind.childSpawned && failure !== undefined) return startRefused(o, to, failure);
+  if (message.kind === MessageKind.call && o.kind === EventKind.methodCallSent && failure !== undefined) return callRefused(o, to, failure);
   if (message.kind === MessageKind.wait && o.kind === EventKind.resultAwaited && failure !== undefined) return refused(o, to, failure);
   return undefined;
 }
@@ -62,7 +68,7 @@ export function decideWaitRefused(o: Operation, to: Partition, refusal: string):
   return o.kind === EventKind.childSpawned ? childLost(o, to, failure) : refused(o, to, failure);
 }
 
-function refused({ op }: Operation, from: Partition, failure: Failure): RunEvent {
+function refused({ op }: Pick<Operation, "op">, from: Partition, failure: Failure): RunEvent {
   return { kind: EventKind.resultReceived, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }
 
@@ -89,8 +95,9 @@ function applySignalSent(run: Run, body: SignalSent, at: { seq: number; timeMs: 
   enqueue(run, partitionOf(to), { kind: MessageKind.signal, op, generation, name, payload: kept(body.payload), child });
 }
 
-function applyResultAwaited(run: Run, { op, to }: ResultAwaited, at: { seq: number; timeMs: number }): void {
+function applyResultAwaited(run: Run, { op, to, number }: ResultAwaited, at: { seq: number; timeMs: number }): void {
   openOperation(run, at, { op, kind: EventKind.resultAwaited, to });
+  if (number === 0) return;
   enqueue(run, partitionOf(to), { kind: MessageKind.wait, op, generation: run.generation });
 }
 

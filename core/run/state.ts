@@ -31,6 +31,7 @@ export interface Operation {
     | typeof EventKind.timerStarted
     | typeof EventKind.signalAwaited
     | typeof EventKind.signalSent
+    | typeof EventKind.methodCallSent
     | typeof EventKind.resultAwaited
     /** Open until the child has ended. */
     | typeof EventKind.childSpawned
@@ -52,6 +53,8 @@ export interface Operation {
   heartbeat: Payload | undefined;
   /** Message of the last failed attempt, for people. */
   lastFailure: string;
+  /** Of a method call: withdrawing it cancels it in the other run. */
+  readonly propagates: boolean;
   /** Of a child: a `ParentClosePolicy`. */
   readonly closePolicy: number;
   /** Of a child: its generation; 0 = it waits in its queue, or nothing was told yet. */
@@ -191,6 +194,7 @@ export function openOperation(
     dueMs: 0,
     heartbeat: undefined,
     lastFailure: "",
+    propagates: false,
     closePolicy: 0,
     of: 0,
     started: false,

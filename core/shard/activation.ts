@@ -2,6 +2,8 @@
 import { limits, noBytes, type SessionId } from "#core/base";
 import {
   decideAwaitResult,
+  decideCallWithdrawn,
+  decideMethodCall,
   decideSchedule,
   decideSendCancel,
   decideSendSignal,
@@ -135,7 +137,11 @@ function excess(live: LiveRun, { kind, name }: Command): string | undefined {
 
 /** Operations on other runs. */
 const isRemote = (kind: number): boolean =>
-  kind === CommandKind.sendSignal || kind === CommandKind.awaitResult || kind === CommandKind.spawn || kind === CommandKind.cancelRun;
+  kind === CommandKind.sendSignal ||
+  kind === CommandKind.awaitResult ||
+  kind === CommandKind.spawn ||
+  kind === CommandKind.cancelRun ||
+  kind === CommandKind.callMethod;
 
 /** Operations are numbered; the other kinds withdraw one or end the run. */
 const isOperation = (kind: number): boolean => kind <= CommandKind.awaitSignal || kind === CommandKind.setSearchable || isRemote(kind);
@@ -188,8 +194,13 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
       ctx.append(live, decideSendCancel(live.run, { op: c.op, to: c.to, reason: c.reason, child: c.child }), identity);
       return;
     case CommandKind.awaitResult:
-      ctx.append(live, decideAwaitResult(live.run, c.op, c.to), identity);
+      for (const event of decideAwaitResult(live.run, c)) ctx.append(live, event, identity);
       return;
+    case CommandKind.callMethod: {
+      const { op, to, name, payload: input, propagates, inCall } = c;
+      for (const event of decideMethodCall(live.run, { op, to, name, input, propagates, inCall })) ctx.append(live, event, identity);
+      return;
+    }
     case CommandKind.answerCall: {
       const { op: call, payload: result, failure, rejected } = c;
       return answerCall(ctx, live, { call, result, failure, rejected }, identity);
@@ -220,8 +231,9 @@ function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: Identi
     [EventKind.signalSent]: EventKind.signalSendCancelled,
     [EventKind.cancelSent]: EventKind.cancelSendCancelled,
   } as const;
-  const event = o.kind === EventKind.resultAwaited ? decideWaitCancelled(live.run, o) : ({ kind: kinds[o.kind], body: { op } } as RunEvent);
-  ctx.append(live, event, identity);
+  if (o.kind === EventKind.resultAwaited) ctx.append(live, decideWaitCancelled(live.run, o), identity);
+  else if (o.kind === EventKind.methodCallSent) ctx.append(live, decideCallWithdrawn(live.run, o), identity);
+  else ctx.append(live, { kind: kinds[o.kind], body: { op } } as RunEvent, identity);
   const task = live.tasks.get(op);
   if (task !== undefined) freeTask(ctx, live, task, "The workflow withdrew it");
 }

@@ -52,6 +52,7 @@ function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.signalSent) return `${o.to} to receive its signal`;
   if (o.kind === EventKind.cancelSent) return `${o.to} to receive its cancellation`;
   if (o.kind === EventKind.childSpawned) return o.started ? `child ${o.to} to end` : `child ${o.to} to be started`;
+  if (o.kind === EventKind.methodCallSent) return `method ${o.name} of ${o.to} to answer`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
   const task = live.tasks.get(o.op);
   if (isPaused(live.run) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";

@@ -11,6 +11,7 @@
 import { assert, type Partition, type RunId, runPartition } from "#core/base";
 import {
   blankMessage,
+  decideAnswerLost,
   decideTake,
   decideWaitRefused,
   decodeBody,
@@ -49,7 +50,7 @@ export interface Reunited {
   readonly refused: number;
 }
 
-/** What a run's events say to `to` once and for all: signals, and starts of children. */
+/** What a run's events say to `to` once and for all: signals, method calls, and starts of children. */
 export function signalsTo(to: Partition, events: readonly Uint8Array[]): Message[] {
   let generation = 0;
   return events.flatMap((bytes) => {
@@ -61,7 +62,12 @@ export function signalsTo(to: Partition, events: readonly Uint8Array[]): Message
   });
 }
 
-const sentKinds: ReadonlySet<number> = new Set([EventKind.runStarted, EventKind.signalSent, EventKind.childSpawned]);
+const sentKinds: ReadonlySet<number> = new Set([
+  EventKind.runStarted,
+  EventKind.signalSent,
+  EventKind.childSpawned,
+  EventKind.methodCallSent,
+]);
 
 function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined {
   const isTo = (address: string) => runPartition(address as RunId) === to;
@@ -72,6 +78,10 @@ function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined
   if (event.kind === EventKind.childSpawned && isTo(event.body.to)) {
     const { number, op, start, input } = event.body;
     return { kind: MessageKind.start, number, op, start, payload: input };
+  }
+  if (event.kind === EventKind.methodCallSent && event.body.number > 0 && isTo(event.body.to)) {
+    const { number, op, name, input, path } = event.body;
+    return { kind: MessageKind.call, number, op, name, payload: input, path };
   }
   return undefined;
 }
@@ -90,7 +100,9 @@ export function renumber(met: Met): void {
 export function reunite(met: Met, signals: readonly Message[]): Reunited {
   const { missing } = differenceOf(met.from.run, met.to.run);
   const { given, lost } = missing === 0 ? { given: 0, lost: 0 } : takeMissing(met, signals);
-  return { given, lost, ...askAgain(met) };
+  const lostCalls = endLostCalls(met);
+  const { asked, refused } = askAgain(met);
+  return { given, lost, asked, refused: refused + lostCalls };
 }
 
 /** What the receiver has taken and remembers is told to the sender, as a reply would. */
@@ -122,6 +134,23 @@ function takeAgain(receiver: ShardContext, to: LiveRun, from: Partition, message
   if (decision === undefined || !("kind" in decision)) return false;
   receiver.append(to, decision, senderIdentity(from));
   return true;
+}
+
+/** A call is not made twice: where its answer is lost, that is what the caller is told. */
+function endLostCalls(met: Met): number {
+  const { sender, from, to } = met;
+  const { lostCalls } = differenceOf(from.run, to.run);
+  if (lostCalls.length === 0) return 0;
+  // What the receiver refused is told as such.
+  settleTaken(met);
+  let ended = 0;
+  for (const o of lostCalls) {
+    if (!from.run.pending.has(o.op)) continue;
+    sender.append(from, decideAnswerLost(o), sender.core(o.scheduledSeq));
+    ended++;
+  }
+  sender.seal();
+  return ended;
 }
 
 function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {

@@ -49,8 +49,20 @@ export function activatedProblem(message: Activated): string | undefined {
   return undefined;
 }
 
-const named: ReadonlySet<number> = new Set([CommandKind.activity, CommandKind.awaitSignal, CommandKind.sendSignal, CommandKind.spawn]);
-const remote: ReadonlySet<number> = new Set([CommandKind.sendSignal, CommandKind.awaitResult, CommandKind.spawn, CommandKind.cancelRun]);
+const named: ReadonlySet<number> = new Set([
+  CommandKind.activity,
+  CommandKind.awaitSignal,
+  CommandKind.sendSignal,
+  CommandKind.spawn,
+  CommandKind.callMethod,
+]);
+const remote: ReadonlySet<number> = new Set([
+  CommandKind.sendSignal,
+  CommandKind.awaitResult,
+  CommandKind.spawn,
+  CommandKind.cancelRun,
+  CommandKind.callMethod,
+]);
 const known: ReadonlySet<number> = new Set(Object.values(CommandKind));
 
 function commandProblem(command: Command): string | undefined {

@@ -417,12 +417,16 @@ export const EventKind = {
   signalQueued: 51,
   methodCalled: 52,
   methodAnswered: 53,
+  methodCallCancelled: 54,
   signalSent: 64,
   signalSettled: 65,
   signalSendCancelled: 66,
   resultAwaited: 67,
   resultReceived: 68,
   resultWaitCancelled: 69,
+  methodCallSent: 70,
+  methodCallAnswered: 71,
+  methodCallWithdrawn: 72,
   childSpawned: 76,
   childStarted: 77,
   childEnded: 78,
@@ -1586,12 +1590,22 @@ export interface MethodCalled {
   name: string;
   input: Payload | undefined;
   id: string;
+  from: string;
+  number: number;
+  op: number;
+  generation: number;
+  path: string[];
 }
 export interface MethodCalledInit {
   call?: number | undefined;
   name?: string | undefined;
   input?: PayloadInit | undefined;
   id?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+  path?: readonly string[] | undefined;
 }
 
 export function encodeMethodCalled(w: Writer, m: MethodCalledInit): void {
@@ -1599,6 +1613,11 @@ export function encodeMethodCalled(w: Writer, m: MethodCalledInit): void {
   if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
   if (m.input !== undefined) { { const mark = w.begin(26); encodePayload(w, m.input); w.close(mark); } }
   if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+  if (m.from !== undefined && m.from !== "") { w.text(42, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(48); w.varint(m.number); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(56); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(64); w.varint(m.generation); }
+  if (m.path !== undefined) for (const item of m.path) { w.text(74, item); }
 }
 
 export function decodeMethodCalled(r: Reader, end: number): MethodCalled {
@@ -1606,6 +1625,11 @@ export function decodeMethodCalled(r: Reader, end: number): MethodCalled {
   let name_: string = "";
   let input_: Payload | undefined;
   let id_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
+  let op_: number = 0;
+  let generation_: number = 0;
+  const path_: string[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1614,11 +1638,16 @@ export function decodeMethodCalled(r: Reader, end: number): MethodCalled {
       case 18: name_ = r.text(end); break;
       case 26: input_ = decodePayload(r, r.extent(end)); break;
       case 34: id_ = r.text(end); break;
+      case 42: from_ = r.text(end); break;
+      case 48: number_ = r.varint(); break;
+      case 56: op_ = r.varint(); break;
+      case 64: generation_ = r.varint(); break;
+      case 74: path_.push(r.text(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { call: call_, name: name_, input: input_, id: id_ };
+  return { call: call_, name: name_, input: input_, id: id_, from: from_, number: number_, op: op_, generation: generation_, path: path_ };
 }
 
 export interface MethodAnswered {
@@ -1659,6 +1688,186 @@ export function decodeMethodAnswered(r: Reader, end: number): MethodAnswered {
   }
   r.leave(end);
   return { call: call_, result: result_, failure: failure_, rejected: rejected_ };
+}
+
+export interface MethodCallCancelled {
+  call: number;
+  reason: string;
+  from: string;
+  number: number;
+}
+export interface MethodCallCancelledInit {
+  call?: number | undefined;
+  reason?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeMethodCallCancelled(w: Writer, m: MethodCallCancelledInit): void {
+  if (m.call !== undefined && m.call !== 0) { w.varint(8); w.varint(m.call); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+  if (m.from !== undefined && m.from !== "") { w.text(26, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(32); w.varint(m.number); }
+}
+
+export function decodeMethodCallCancelled(r: Reader, end: number): MethodCallCancelled {
+  let call_: number = 0;
+  let reason_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: call_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      case 26: from_ = r.text(end); break;
+      case 32: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { call: call_, reason: reason_, from: from_, number: number_ };
+}
+
+export interface MethodCallSent {
+  op: number;
+  to: string;
+  name: string;
+  input: Payload | undefined;
+  number: number;
+  propagates: boolean;
+  path: string[];
+}
+export interface MethodCallSentInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  name?: string | undefined;
+  input?: PayloadInit | undefined;
+  number?: number | undefined;
+  propagates?: boolean | undefined;
+  path?: readonly string[] | undefined;
+}
+
+export function encodeMethodCallSent(w: Writer, m: MethodCallSentInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.name !== undefined && m.name !== "") { w.text(26, m.name); }
+  if (m.input !== undefined) { { const mark = w.begin(34); encodePayload(w, m.input); w.close(mark); } }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
+  if (m.propagates === true) { w.varint(48); w.varint(1); }
+  if (m.path !== undefined) for (const item of m.path) { w.text(58, item); }
+}
+
+export function decodeMethodCallSent(r: Reader, end: number): MethodCallSent {
+  let op_: number = 0;
+  let to_: string = "";
+  let name_: string = "";
+  let input_: Payload | undefined;
+  let number_: number = 0;
+  let propagates_: boolean = false;
+  const path_: string[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 26: name_ = r.text(end); break;
+      case 34: input_ = decodePayload(r, r.extent(end)); break;
+      case 40: number_ = r.varint(); break;
+      case 48: propagates_ = r.varint() !== 0; break;
+      case 58: path_.push(r.text(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, name: name_, input: input_, number: number_, propagates: propagates_, path: path_ };
+}
+
+export interface MethodCallAnswered {
+  op: number;
+  from: string;
+  number: number;
+  generation: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+}
+export interface MethodCallAnsweredInit {
+  op?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  generation?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeMethodCallAnswered(w: Writer, m: MethodCallAnsweredInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.from !== undefined && m.from !== "") { w.text(18, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.result !== undefined) { { const mark = w.begin(42); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(50); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeMethodCallAnswered(r: Reader, end: number): MethodCallAnswered {
+  let op_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  let generation_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: from_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 42: result_ = decodePayload(r, r.extent(end)); break;
+      case 50: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, from: from_, number: number_, generation: generation_, result: result_, failure: failure_ };
+}
+
+export interface MethodCallWithdrawn {
+  op: number;
+  to: string;
+  number: number;
+}
+export interface MethodCallWithdrawnInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeMethodCallWithdrawn(w: Writer, m: MethodCallWithdrawnInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+}
+
+export function decodeMethodCallWithdrawn(r: Reader, end: number): MethodCallWithdrawn {
+  let op_: number = 0;
+  let to_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, number: number_ };
 }
 
 export interface SignalSent {
@@ -2867,6 +3076,9 @@ export const MessageKind = {
   wait: 2,
   waitCancelled: 3,
   result: 4,
+  call: 5,
+  callAnswered: 6,
+  callCancelled: 7,
   start: 9,
   started: 10,
   cancel: 11,
@@ -2889,6 +3101,7 @@ export interface Message {
   reason: string;
   ticket: number;
   attached: boolean;
+  path: string[];
 }
 export interface MessageInit {
   number?: number | undefined;
@@ -2905,6 +3118,7 @@ export interface MessageInit {
   reason?: string | undefined;
   ticket?: number | undefined;
   attached?: boolean | undefined;
+  path?: readonly string[] | undefined;
 }
 
 export function encodeMessage(w: Writer, m: MessageInit): void {
@@ -2922,6 +3136,7 @@ export function encodeMessage(w: Writer, m: MessageInit): void {
   if (m.reason !== undefined && m.reason !== "") { w.text(146, m.reason); }
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(152); w.varint(m.ticket); }
   if (m.attached === true) { w.varint(160); w.varint(1); }
+  if (m.path !== undefined) for (const item of m.path) { w.text(242, item); }
 }
 
 export function decodeMessage(r: Reader, end: number): Message {
@@ -2939,6 +3154,7 @@ export function decodeMessage(r: Reader, end: number): Message {
   let reason_: string = "";
   let ticket_: number = 0;
   let attached_: boolean = false;
+  const path_: string[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2957,11 +3173,12 @@ export function decodeMessage(r: Reader, end: number): Message {
       case 146: reason_ = r.text(end); break;
       case 152: ticket_ = r.varint(); break;
       case 160: attached_ = r.varint() !== 0; break;
+      case 242: path_.push(r.text(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_ };
+  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_, path: path_ };
 }
 
 export interface Envelope {
@@ -4001,23 +4218,43 @@ export interface OpenCall {
   call: number;
   name: string;
   id: string;
+  from: string;
+  op: number;
+  generation: number;
+  path: string[];
+  cancelled: boolean;
 }
 export interface OpenCallInit {
   call?: number | undefined;
   name?: string | undefined;
   id?: string | undefined;
+  from?: string | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+  path?: readonly string[] | undefined;
+  cancelled?: boolean | undefined;
 }
 
 export function encodeOpenCall(w: Writer, m: OpenCallInit): void {
   if (m.call !== undefined && m.call !== 0) { w.varint(8); w.varint(m.call); }
   if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
   if (m.id !== undefined && m.id !== "") { w.text(26, m.id); }
+  if (m.from !== undefined && m.from !== "") { w.text(34, m.from); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(40); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(48); w.varint(m.generation); }
+  if (m.path !== undefined) for (const item of m.path) { w.text(58, item); }
+  if (m.cancelled === true) { w.varint(64); w.varint(1); }
 }
 
 export function decodeOpenCall(r: Reader, end: number): OpenCall {
   let call_: number = 0;
   let name_: string = "";
   let id_: string = "";
+  let from_: string = "";
+  let op_: number = 0;
+  let generation_: number = 0;
+  const path_: string[] = [];
+  let cancelled_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4025,11 +4262,16 @@ export function decodeOpenCall(r: Reader, end: number): OpenCall {
       case 8: call_ = r.varint(); break;
       case 18: name_ = r.text(end); break;
       case 26: id_ = r.text(end); break;
+      case 34: from_ = r.text(end); break;
+      case 40: op_ = r.varint(); break;
+      case 48: generation_ = r.varint(); break;
+      case 58: path_.push(r.text(end)); break;
+      case 64: cancelled_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { call: call_, name: name_, id: id_ };
+  return { call: call_, name: name_, id: id_, from: from_, op: op_, generation: generation_, path: path_, cancelled: cancelled_ };
 }
 
 export interface AnsweredCall {
@@ -4304,6 +4546,7 @@ export interface PendingOp {
   closePolicy: number;
   of: number;
   started: boolean;
+  propagates: boolean;
 }
 export interface PendingOpInit {
   op?: number | undefined;
@@ -4322,6 +4565,7 @@ export interface PendingOpInit {
   closePolicy?: number | undefined;
   of?: number | undefined;
   started?: boolean | undefined;
+  propagates?: boolean | undefined;
 }
 
 export function encodePendingOp(w: Writer, m: PendingOpInit): void {
@@ -4341,6 +4585,7 @@ export function encodePendingOp(w: Writer, m: PendingOpInit): void {
   if (m.closePolicy !== undefined && m.closePolicy !== 0) { w.varint(128); w.varint(m.closePolicy); }
   if (m.of !== undefined && m.of !== 0) { w.varint(136); w.varint(m.of); }
   if (m.started === true) { w.varint(144); w.varint(1); }
+  if (m.propagates === true) { w.varint(240); w.varint(1); }
 }
 
 export function decodePendingOp(r: Reader, end: number): PendingOp {
@@ -4360,6 +4605,7 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
   let closePolicy_: number = 0;
   let of_: number = 0;
   let started_: boolean = false;
+  let propagates_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4380,11 +4626,12 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
       case 128: closePolicy_ = r.varint(); break;
       case 136: of_ = r.varint(); break;
       case 144: started_ = r.varint() !== 0; break;
+      case 240: propagates_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_, closePolicy: closePolicy_, of: of_, started: started_ };
+  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_, closePolicy: closePolicy_, of: of_, started: started_, propagates: propagates_ };
 }
 
 export interface ShardHeader {
@@ -4535,6 +4782,7 @@ export const CommandKind = {
   awaitResult: 9,
   spawn: 20,
   cancelRun: 21,
+  callMethod: 14,
   answerCall: 15,
   setSearchable: 30,
 } as const;
@@ -5008,6 +5256,8 @@ export interface Command {
   ownCode: boolean;
   rejected: boolean;
   searchable: string;
+  propagates: boolean;
+  inCall: number;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -5025,6 +5275,8 @@ export interface CommandInit {
   ownCode?: boolean | undefined;
   rejected?: boolean | undefined;
   searchable?: string | undefined;
+  propagates?: boolean | undefined;
+  inCall?: number | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -5043,6 +5295,8 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.ownCode === true) { w.varint(160); w.varint(1); }
   if (m.rejected === true) { w.varint(240); w.varint(1); }
   if (m.searchable !== undefined && m.searchable !== "") { w.text(322, m.searchable); }
+  if (m.propagates === true) { w.varint(248); w.varint(1); }
+  if (m.inCall !== undefined && m.inCall !== 0) { w.varint(256); w.varint(m.inCall); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -5061,6 +5315,8 @@ export function decodeCommand(r: Reader, end: number): Command {
   let ownCode_: boolean = false;
   let rejected_: boolean = false;
   let searchable_: string = "";
+  let propagates_: boolean = false;
+  let inCall_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5080,11 +5336,13 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 160: ownCode_ = r.varint() !== 0; break;
       case 240: rejected_ = r.varint() !== 0; break;
       case 322: searchable_ = r.text(end); break;
+      case 248: propagates_ = r.varint() !== 0; break;
+      case 256: inCall_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, searchable: searchable_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, searchable: searchable_, propagates: propagates_, inCall: inCall_ };
 }
 
 export interface TaskToken {
@@ -12698,12 +12956,16 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.signalQueued; readonly body: SignalQueued }
   | { readonly kind: typeof EventKind.methodCalled; readonly body: MethodCalled }
   | { readonly kind: typeof EventKind.methodAnswered; readonly body: MethodAnswered }
+  | { readonly kind: typeof EventKind.methodCallCancelled; readonly body: MethodCallCancelled }
   | { readonly kind: typeof EventKind.signalSent; readonly body: SignalSent }
   | { readonly kind: typeof EventKind.signalSettled; readonly body: SignalSettled }
   | { readonly kind: typeof EventKind.signalSendCancelled; readonly body: SignalSendCancelled }
   | { readonly kind: typeof EventKind.resultAwaited; readonly body: ResultAwaited }
   | { readonly kind: typeof EventKind.resultReceived; readonly body: ResultReceived }
   | { readonly kind: typeof EventKind.resultWaitCancelled; readonly body: ResultWaitCancelled }
+  | { readonly kind: typeof EventKind.methodCallSent; readonly body: MethodCallSent }
+  | { readonly kind: typeof EventKind.methodCallAnswered; readonly body: MethodCallAnswered }
+  | { readonly kind: typeof EventKind.methodCallWithdrawn; readonly body: MethodCallWithdrawn }
   | { readonly kind: typeof EventKind.childSpawned; readonly body: ChildSpawned }
   | { readonly kind: typeof EventKind.childStarted; readonly body: ChildStarted }
   | { readonly kind: typeof EventKind.childEnded; readonly body: ChildEnded }
@@ -12745,12 +13007,16 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 51: return encodeSignalQueued(w, e.body);
     case 52: return encodeMethodCalled(w, e.body);
     case 53: return encodeMethodAnswered(w, e.body);
+    case 54: return encodeMethodCallCancelled(w, e.body);
     case 64: return encodeSignalSent(w, e.body);
     case 65: return encodeSignalSettled(w, e.body);
     case 66: return encodeSignalSendCancelled(w, e.body);
     case 67: return encodeResultAwaited(w, e.body);
     case 68: return encodeResultReceived(w, e.body);
     case 69: return encodeResultWaitCancelled(w, e.body);
+    case 70: return encodeMethodCallSent(w, e.body);
+    case 71: return encodeMethodCallAnswered(w, e.body);
+    case 72: return encodeMethodCallWithdrawn(w, e.body);
     case 76: return encodeChildSpawned(w, e.body);
     case 77: return encodeChildStarted(w, e.body);
     case 78: return encodeChildEnded(w, e.body);
@@ -12794,12 +13060,16 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 51: return { kind: EventKind.signalQueued, body: decodeSignalQueued(r, end) };
     case 52: return { kind: EventKind.methodCalled, body: decodeMethodCalled(r, end) };
     case 53: return { kind: EventKind.methodAnswered, body: decodeMethodAnswered(r, end) };
+    case 54: return { kind: EventKind.methodCallCancelled, body: decodeMethodCallCancelled(r, end) };
     case 64: return { kind: EventKind.signalSent, body: decodeSignalSent(r, end) };
     case 65: return { kind: EventKind.signalSettled, body: decodeSignalSettled(r, end) };
     case 66: return { kind: EventKind.signalSendCancelled, body: decodeSignalSendCancelled(r, end) };
     case 67: return { kind: EventKind.resultAwaited, body: decodeResultAwaited(r, end) };
     case 68: return { kind: EventKind.resultReceived, body: decodeResultReceived(r, end) };
     case 69: return { kind: EventKind.resultWaitCancelled, body: decodeResultWaitCancelled(r, end) };
+    case 70: return { kind: EventKind.methodCallSent, body: decodeMethodCallSent(r, end) };
+    case 71: return { kind: EventKind.methodCallAnswered, body: decodeMethodCallAnswered(r, end) };
+    case 72: return { kind: EventKind.methodCallWithdrawn, body: decodeMethodCallWithdrawn(r, end) };
     case 76: return { kind: EventKind.childSpawned, body: decodeChildSpawned(r, end) };
     case 77: return { kind: EventKind.childStarted, body: decodeChildStarted(r, end) };
     case 78: return { kind: EventKind.childEnded, body: decodeChildEnded(r, end) };

@@ -25,6 +25,8 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return cancelText(op.to, op.reason);
     case "await-result":
       return `a wait for the result of ${op.to}`;
+    case "call-method":
+      return called(op, payload(op.input, other?.kind === CommandKind.callMethod ? other.payload : undefined));
     case "answer-call":
       return answer(op.call, op.failure, payload(op.result, other?.kind === CommandKind.answerCall ? other.payload : undefined));
     case "set-searchable":
@@ -59,6 +61,8 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       return cancelText(command.to ?? "", command.reason ?? "");
     case CommandKind.awaitResult:
       return `a wait for the result of ${command.to ?? ""}`;
+    case CommandKind.callMethod:
+      return called(command, payload(command.payload, other.kind === "call-method" ? other.input : undefined));
     case CommandKind.answerCall: {
       const result = payload(command.payload, other.kind === "answer-call" ? other.result : undefined);
       return answer(command.op ?? 0, command.failure, result);
@@ -81,6 +85,8 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
 const made = (name: string, value: string) => `the searchable ${JSON.stringify(name)} with value ${clip(value, 0)}`;
 const sent = (name: string, to: string, value: string) => `signal ${JSON.stringify(name)} to ${to} with payload ${value}`;
+const called = ({ name, to, propagates }: Pick<CommandInit, "name" | "to" | "propagates">, input: string) =>
+  `a call of method ${JSON.stringify(name ?? "")} of ${to ?? ""} with input ${input}${propagates === true ? ", cancelled with it" : ""}`;
 const answer = (call: number, failure: FailureInit | undefined, result: string) =>
   `the answer to method call ${call} with ${failure === undefined ? `result ${result}` : `${failure.type ?? "Error"}: ${clip(failure.message ?? "", 0)}`}`;
 const failed = (failure: FailureInit | undefined) =>

@@ -13,7 +13,9 @@ import {
   decodeCancelRequested,
   decodeCancelSent,
   decodeMethodAnswered,
+  decodeMethodCallCancelled,
   decodeMethodCalled,
+  decodeMethodCallSent,
   decodeResultAwaited,
   decodeRunCancelled,
   decodeRunCompleted,
@@ -51,6 +53,14 @@ export type RecordedOp = { readonly seq: number } & (
     }
   | { readonly kind: "set-searchable"; readonly op: number; readonly name: string; readonly value: string }
   | { readonly kind: "await-result"; readonly op: number; readonly to: string }
+  | {
+      readonly kind: "call-method";
+      readonly op: number;
+      readonly to: string;
+      readonly name: string;
+      readonly input: Payload | undefined;
+      readonly propagates: boolean;
+    }
   | {
       readonly kind: "answer-call";
       readonly call: number;
@@ -163,6 +173,21 @@ function addDelivery(history: History, event: GuestEvent): boolean {
       history.deliveries.push(delivery);
       return true;
     }
+    case EventKind.cancelRequested:
+      history.deliveries.push({ kind: "cancel", nowMs, reason: fromBytes(decodeCancelRequested, body).reason });
+      return true;
+    default: {
+      const said = settlementOf(event.kind, body);
+      if (said === undefined) return addCallDelivery(history, event);
+      settle(history, nowMs, said.op, said);
+      return true;
+    }
+  }
+}
+
+function addCallDelivery(history: History, event: GuestEvent): boolean {
+  const { timeMs: nowMs, payload: body } = event;
+  switch (event.kind) {
     case EventKind.methodCalled: {
       const { call, name, input } = fromBytes(decodeMethodCalled, body);
       const delivery = { kind: "call" as const, nowMs, call, name, input: noBytes as Uint8Array };
@@ -172,14 +197,13 @@ function addDelivery(history: History, event: GuestEvent): boolean {
       history.deliveries.push(delivery);
       return true;
     }
-    case EventKind.cancelRequested:
-      history.deliveries.push({ kind: "cancel", nowMs, reason: fromBytes(decodeCancelRequested, body).reason });
+    case EventKind.methodCallCancelled: {
+      const { call, reason } = fromBytes(decodeMethodCallCancelled, body);
+      history.deliveries.push({ kind: "cancel-call", nowMs, call, reason });
       return true;
-    default: {
-      const said = settlementOf(event.kind, body);
-      if (said !== undefined) settle(history, nowMs, said.op, said);
-      return said !== undefined;
     }
+    default:
+      return false;
   }
 }
 
@@ -251,6 +275,10 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
       const { op, to } = fromBytes(decodeResultAwaited, body);
       return { seq, kind: "await-result", op, to };
     }
+    case EventKind.methodCallSent: {
+      const { op, to, name, input, propagates } = fromBytes(decodeMethodCallSent, body);
+      return { seq, kind: "call-method", op, to, name, input, propagates };
+    }
     case EventKind.methodAnswered: {
       const { call, result, failure, rejected } = fromBytes(decodeMethodAnswered, body);
       return { seq, kind: "answer-call", call, result, failure, rejected };
@@ -272,6 +300,7 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
     case EventKind.signalSendCancelled:
     case EventKind.cancelSendCancelled:
     case EventKind.resultWaitCancelled:
+    case EventKind.methodCallWithdrawn:
       return { seq, kind: "cancel-op", op: fromBytes(decodeActivityCancelled, body).op };
     case EventKind.runCompleted:
       return { seq, kind: "complete", result: fromBytes(decodeRunCompleted, body).result };

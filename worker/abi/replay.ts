@@ -116,6 +116,15 @@ function agree(recorded: Asked, command: CommandInit): boolean {
       );
     case "await-result":
       return command.kind === CommandKind.awaitResult && command.op === recorded.op && command.to === recorded.to;
+    case "call-method":
+      return (
+        command.kind === CommandKind.callMethod &&
+        command.op === recorded.op &&
+        command.to === recorded.to &&
+        command.name === recorded.name &&
+        (command.propagates ?? false) === recorded.propagates &&
+        samePayload(recorded.input, command.payload)
+      );
     case "answer-call":
       return (
         command.kind === CommandKind.answerCall &&

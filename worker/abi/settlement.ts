@@ -3,6 +3,7 @@ import {
   decodeCancelSettled,
   decodeChildEnded,
   decodeChildStarted,
+  decodeMethodCallAnswered,
   decodeResultReceived,
   decodeSignalSettled,
   EventKind,
@@ -27,6 +28,8 @@ export function settlementOf(kind: number, body: Uint8Array): Settlement | undef
       return { ...fromBytes(decodeCancelSettled, body), result: undefined };
     case EventKind.resultReceived:
       return fromBytes(decodeResultReceived, body);
+    case EventKind.methodCallAnswered:
+      return fromBytes(decodeMethodCallAnswered, body);
     case EventKind.childEnded:
       return fromBytes(decodeChildEnded, body);
     case EventKind.childStarted: {

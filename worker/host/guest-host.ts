@@ -19,6 +19,8 @@ export type Delivery = { readonly nowMs: number; readonly replay?: boolean } & (
   | { readonly kind: "signal"; readonly name: string; readonly value: Uint8Array }
   /** Somebody calls a method; the run answers with a command that names the call's number. */
   | { readonly kind: "call"; readonly call: number; readonly name: string; readonly input: Uint8Array }
+  /** Nobody waits for the answer to that call any more. */
+  | { readonly kind: "cancel-call"; readonly call: number; readonly reason: string }
   | { readonly kind: "cancel"; readonly reason: string }
 );
 

@@ -72,6 +72,9 @@ class PlainRun {
         );
         return;
       }
+      // Its methods answer all the same.
+      case "cancel-call":
+        return;
       case "cancel":
         for (const cancel of this.cancels) cancel(new Error(delivery.reason));
     }

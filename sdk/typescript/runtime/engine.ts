@@ -32,6 +32,8 @@ export interface Engine {
   /** `value` is JSON text. */
   searchable(name: string, value: string): void;
   resultOf(address: string): Promise<unknown>;
+  /** `propagates`: a cancellation of the own run is told to the other one. */
+  callWorkflow(address: string, method: string, input: unknown, propagates: boolean): Promise<unknown>;
   query(name: string, answer: (input: unknown) => unknown): void;
   method(name: string, handler: (input: unknown) => unknown, validate: ((input: unknown) => unknown) | undefined): void;
   nowMs(): number;

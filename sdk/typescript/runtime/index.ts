@@ -4,6 +4,7 @@
  */
 export type { Activities, ActivityOptions, RetryOptions } from "./activity.ts";
 export { activities, activity, retryDefaults } from "./activity.ts";
+export { type CallOptions, call_workflow, callWorkflow } from "./call.ts";
 export { CancellationScope, shield } from "./cancellation.ts";
 export type { ChildHandle, ChildStart, SpawnSettings } from "./child.ts";
 export { spawn } from "./child.ts";

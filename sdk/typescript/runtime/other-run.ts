@@ -26,8 +26,9 @@ export function sendSignal(address: string, name: string, payload?: unknown): Pr
  *
  * Rejects with `RunError` when that run ends without a result: `type` and `details` are those of
  * its failure, or `CancelledError`, `TerminatedError`, `DeadlineError`; `RunNotFoundError` when
- * there is no such run. Rejects with `CancelledError` when the own run is cancelled meanwhile. Two
- * runs that wait for each other wait for ever.
+ * there is no such run; `CallCycleError` when a method's code asks for the end of a run that waits for
+ * its answer. Rejects with `CancelledError` when the own run is cancelled meanwhile. Two runs whose own code
+ * waits for each other's end wait for ever.
  */
 export function resultOf<O = unknown>(address: string): Promise<O> {
   checkAddress(address);

@@ -33,6 +33,8 @@ export function callOf(run: GuestRun, delivery: Delivery): KernelCall {
       const head = JSON.stringify([delivery.call, delivery.name]);
       return { kind: deliveryKind.call, op: head.length, head, payload: delivery.input };
     }
+    case "cancel-call":
+      return { kind: deliveryKind.cancelCall, op: delivery.call, head: delivery.reason, payload: noBytes };
     case "cancel":
       return { kind: deliveryKind.cancel, op: 0, head: delivery.reason, payload: noBytes };
   }

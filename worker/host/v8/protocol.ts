@@ -26,6 +26,8 @@ export const deliveryKind = {
   drop: 7,
   /** Head: JSON `[call, name]`; then the input. */
   call: 8,
+  /** `op`: the call's number. The reason. */
+  cancelCall: 9,
 } as const;
 
 export const deliveryFlag = {
@@ -48,8 +50,10 @@ export const record = {
   sendSignal: "G",
   /** op, name, value */
   setSearchable: "H",
-  /** op, address */
+  /** op, address, call that waits */
   awaitResult: "W",
+  /** op, address, method, "1" where withdrawing it cancels it there and else "0", call that makes it, input */
+  callMethod: "K",
   /** call, result */
   answerCall: "M",
   /** call, JSON `WireFailure`, "1" where the input did not pass and else "0" */

@@ -55,8 +55,17 @@ function readRecord(cursor: Cursor, into: Records): void {
       into.commands.push({ kind: CommandKind.setSearchable, op: cursor.number(), name: cursor.text(), searchable: cursor.text() });
       break;
     case record.awaitResult:
-      into.commands.push({ kind: CommandKind.awaitResult, op: cursor.number(), to: cursor.text() });
+      into.commands.push({ kind: CommandKind.awaitResult, op: cursor.number(), to: cursor.text(), inCall: cursor.number() });
       break;
+    case record.callMethod: {
+      const op = cursor.number();
+      const to = cursor.text();
+      const name = cursor.text();
+      const propagates = cursor.text() === "1";
+      const inCall = cursor.number();
+      into.commands.push({ kind: CommandKind.callMethod, op, to, name, propagates, inCall, payload: cursor.payload() });
+      break;
+    }
     case record.answerCall:
       into.commands.push({ kind: CommandKind.answerCall, op: cursor.number(), payload: cursor.payload() });
       break;

@@ -519,6 +519,20 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: string searchable = 40;
    */
   searchable: string;
+
+  /**
+   * Of a call: withdrawing it cancels it in the other run.
+   *
+   * @generated from field: bool propagates = 31;
+   */
+  propagates: boolean;
+
+  /**
+   * Of a call or a wait for a result: number of the run's own call whose code asks for it; 0 = the workflow's own code does.
+   *
+   * @generated from field: uint32 in_call = 32;
+   */
+  inCall: number;
 };
 
 /**
@@ -1038,6 +1052,13 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_CANCEL_RUN = 21;
    */
   CANCEL_RUN = 21,
+
+  /**
+   * Call method `name` of another run.
+   *
+   * @generated from enum value: COMMAND_KIND_CALL_METHOD = 14;
+   */
+  CALL_METHOD = 14,
 
   /**
    * The answer to call number `op` of one of the run's methods.

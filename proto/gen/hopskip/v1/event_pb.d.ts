@@ -964,6 +964,36 @@ export declare type MethodCalled = Message<"hopskip.v1.MethodCalled"> & {
    * @generated from field: string id = 4;
    */
   id: string;
+
+  /**
+   * Of a call by another run: its partition, the number of the message, the operation and the
+   * generation that wait for the answer. Empty = a client calls.
+   *
+   * @generated from field: string from = 5;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 6;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 op = 7;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 generation = 8;
+   */
+  generation: number;
+
+  /**
+   * Runs that wait for this call, each for the next one, the caller last.
+   *
+   * @generated from field: repeated string path = 9;
+   */
+  path: string[];
 };
 
 /**
@@ -1005,6 +1035,166 @@ export declare type MethodAnswered = Message<"hopskip.v1.MethodAnswered"> & {
  * Use `create(MethodAnsweredSchema)` to create a new message.
  */
 export declare const MethodAnsweredSchema: GenMessage<MethodAnswered>;
+
+/**
+ * The run that called wants no answer any more: the code that works on it is told.
+ *
+ * @generated from message hopskip.v1.MethodCallCancelled
+ */
+export declare type MethodCallCancelled = Message<"hopskip.v1.MethodCallCancelled"> & {
+  /**
+   * @generated from field: uint32 call = 1;
+   */
+  call: number;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: string from = 3;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 4;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.MethodCallCancelled.
+ * Use `create(MethodCallCancelledSchema)` to create a new message.
+ */
+export declare const MethodCallCancelledSchema: GenMessage<MethodCallCancelled>;
+
+/**
+ * The run calls a method of run `to`.
+ *
+ * @generated from message hopskip.v1.MethodCallSent
+ */
+export declare type MethodCallSent = Message<"hopskip.v1.MethodCallSent"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 4;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * Of the message; 0 = it was not sent, and fails at once.
+   *
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
+
+  /**
+   * Withdrawing it, be it by the run's end, cancels it there.
+   *
+   * @generated from field: bool propagates = 6;
+   */
+  propagates: boolean;
+
+  /**
+   * Runs that wait for this call, each for the next one, this run last.
+   *
+   * @generated from field: repeated string path = 7;
+   */
+  path: string[];
+};
+
+/**
+ * Describes the message hopskip.v1.MethodCallSent.
+ * Use `create(MethodCallSentSchema)` to create a new message.
+ */
+export declare const MethodCallSentSchema: GenMessage<MethodCallSent>;
+
+/**
+ * `number` is that of the message from partition `from`; 0 = it was refused, or not sent.
+ *
+ * @generated from message hopskip.v1.MethodCallAnswered
+ */
+export declare type MethodCallAnswered = Message<"hopskip.v1.MethodCallAnswered"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * Of the other run.
+   *
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 5;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 6;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.MethodCallAnswered.
+ * Use `create(MethodCallAnsweredSchema)` to create a new message.
+ */
+export declare const MethodCallAnsweredSchema: GenMessage<MethodCallAnswered>;
+
+/**
+ * `number`: of the message that cancels it there; 0 = the other run is not told.
+ *
+ * @generated from message hopskip.v1.MethodCallWithdrawn
+ */
+export declare type MethodCallWithdrawn = Message<"hopskip.v1.MethodCallWithdrawn"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.MethodCallWithdrawn.
+ * Use `create(MethodCallWithdrawnSchema)` to create a new message.
+ */
+export declare const MethodCallWithdrawnSchema: GenMessage<MethodCallWithdrawn>;
 
 /**
  * The run signals run `to`: message `number` between the two partitions.
@@ -1109,6 +1299,8 @@ export declare type ResultAwaited = Message<"hopskip.v1.ResultAwaited"> & {
   to: string;
 
   /**
+   * 0 = it was not sent, and fails at once.
+   *
    * @generated from field: uint64 number = 3;
    */
   number: bigint;
@@ -2171,6 +2363,11 @@ export enum EventKind {
   METHOD_ANSWERED = 53,
 
   /**
+   * @generated from enum value: EVENT_KIND_METHOD_CALL_CANCELLED = 54;
+   */
+  METHOD_CALL_CANCELLED = 54,
+
+  /**
    * @generated from enum value: EVENT_KIND_SIGNAL_SENT = 64;
    */
   SIGNAL_SENT = 64,
@@ -2199,6 +2396,21 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_RESULT_WAIT_CANCELLED = 69;
    */
   RESULT_WAIT_CANCELLED = 69,
+
+  /**
+   * @generated from enum value: EVENT_KIND_METHOD_CALL_SENT = 70;
+   */
+  METHOD_CALL_SENT = 70,
+
+  /**
+   * @generated from enum value: EVENT_KIND_METHOD_CALL_ANSWERED = 71;
+   */
+  METHOD_CALL_ANSWERED = 71,
+
+  /**
+   * @generated from enum value: EVENT_KIND_METHOD_CALL_WITHDRAWN = 72;
+   */
+  METHOD_CALL_WITHDRAWN = 72,
 
   /**
    * @generated from enum value: EVENT_KIND_CHILD_SPAWNED = 76;

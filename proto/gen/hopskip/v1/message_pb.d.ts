@@ -106,6 +106,13 @@ export declare type Message = Message$1<"hopskip.v1.Message"> & {
    * @generated from field: bool attached = 20;
    */
   attached: boolean;
+
+  /**
+   * Of a call: the runs that wait for it, each for the next one, the sender last.
+   *
+   * @generated from field: repeated string path = 30;
+   */
+  path: string[];
 };
 
 /**
@@ -512,6 +519,25 @@ export enum MessageKind {
    * @generated from enum value: MESSAGE_KIND_RESULT = 4;
    */
   RESULT = 4,
+
+  /**
+   * Call a method of the receiver, and answer.
+   *
+   * @generated from enum value: MESSAGE_KIND_CALL = 5;
+   */
+  CALL = 5,
+
+  /**
+   * @generated from enum value: MESSAGE_KIND_CALL_ANSWERED = 6;
+   */
+  CALL_ANSWERED = 6,
+
+  /**
+   * The sender wants no answer any more.
+   *
+   * @generated from enum value: MESSAGE_KIND_CALL_CANCELLED = 7;
+   */
+  CALL_CANCELLED = 7,
 
   /**
    * Start a run, and tell how it ends.

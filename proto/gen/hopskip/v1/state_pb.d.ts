@@ -295,6 +295,33 @@ export declare type OpenCall = Message<"hopskip.v1.OpenCall"> & {
    * @generated from field: string id = 3;
    */
   id: string;
+
+  /**
+   * Partition of the run that calls, with the operation and generation that wait; empty = a client.
+   *
+   * @generated from field: string from = 4;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint32 op = 5;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 generation = 6;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: repeated string path = 7;
+   */
+  path: string[];
+
+  /**
+   * @generated from field: bool cancelled = 8;
+   */
+  cancelled: boolean;
 };
 
 /**
@@ -615,6 +642,13 @@ export declare type PendingOp = Message<"hopskip.v1.PendingOp"> & {
    * @generated from field: bool started = 18;
    */
   started: boolean;
+
+  /**
+   * Of a call: withdrawing it cancels it in the other run.
+   *
+   * @generated from field: bool propagates = 30;
+   */
+  propagates: boolean;
 };
 
 /**

@@ -6,7 +6,7 @@ import { cancelScope } from "./cancel.ts";
 import { childRejected, childResolved, isWorkflow } from "./children.ts";
 import { resetContext } from "./context.ts";
 import { toActivityError, toError, toFailure, toRunError } from "./failure.ts";
-import { callMethod, refuseWaiting } from "./methods.ts";
+import { callMethod, cancelCall, refuseWaiting } from "./methods.ts";
 import { evaluateMain } from "./modules.ts";
 import { leaveQueue, queueOf } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
@@ -37,6 +37,7 @@ export function deliver(kind: number, key: number, op: number, nowMs: number, fl
   else if (kind === deliveryKind.reject) reject(run, op, JSON.parse(text) as WireFailure);
   else if (kind === deliveryKind.signal) signal(run, text.slice(0, op), text.slice(op));
   else if (kind === deliveryKind.call) callMethod(run, text.slice(0, op), text.slice(op));
+  else if (kind === deliveryKind.cancelCall) cancelCall(run, op, text);
   else if (kind === deliveryKind.cancel) cancel(run, text);
   else throw new Error(`No delivery is of kind ${kind}`);
 }
@@ -145,6 +146,7 @@ function reject(run: Run, op: number, failure: WireFailure): void {
 
 function toOwnError({ kind, name }: Pending, failure: WireFailure): Error {
   if (kind === "activity") return toActivityError(name, failure);
+  if (kind === "call") return toRunError(name, `Call of run "${name}" failed: ${failure.message}`, failure);
   if (kind === "send") return toRunError(name, failure.message, failure);
   if (kind === "result") return toRunError(name, `Run "${name}" did not complete: ${failure.message}`, failure);
   return toError(failure);

@@ -13,6 +13,7 @@ import { bindContext } from "./context.ts";
 import { collect, deliver } from "./deliver.ts";
 import { freezeIntrinsics, freezeRealm } from "./freeze.ts";
 import { keepRealIntl, wrapIntl } from "./intl.ts";
+import { methodOperations } from "./methods.ts";
 import type { DependencyScript, MainScript } from "./modules.ts";
 import { freezeDependencies, loadDependencies, loadMain } from "./modules.ts";
 import { engine } from "./operations.ts";
@@ -21,7 +22,7 @@ import { provideWeb } from "./web/web.ts";
 
 export function boot(natives: Natives) {
   bindContext(natives);
-  install({ ...engine, ...childOperations, ...scopeOperations });
+  install({ ...engine, ...childOperations, ...methodOperations, ...scopeOperations });
   rebind(globalThis);
   wrapIntl(Intl);
   provideWeb(globalThis);

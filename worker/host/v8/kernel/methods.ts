@@ -4,10 +4,35 @@
  * A handler begins at once when its call is delivered, beside all else that the run does; calls of a
  * method that is not declared yet wait for its declaration, in their order.
  */
+import { CancelledError } from "#sdk/runtime";
+import type { Engine } from "#sdk/runtime/engine";
 import { record } from "../protocol.ts";
+import { cancelScope } from "./cancel.ts";
+import { within } from "./context.ts";
 import { toFailure } from "./failure.ts";
+import { actingRun, fullAddress, intercept, nextOp, pend } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
-import type { Method, MethodCall, Run } from "./run.ts";
+import { changingRun, type Method, type MethodCall, type Run } from "./run.ts";
+import { currentCall, Scope } from "./scope.ts";
+
+export const methodOperations: Pick<Engine, "callWorkflow" | "method"> = {
+  method(name, handler, validate) {
+    const run = changingRun("method()");
+    run.methods.set(name, { handler, validate });
+    if (run.calls.some((one) => one.name === name)) Promise.resolve().then(() => takeWaiting(run, name));
+  },
+
+  callWorkflow(address, method, input, propagates) {
+    const run = actingRun("callWorkflow()");
+    const json = toJson(input, `Input of method "${method}"`);
+    const instead = intercept(run);
+    if (instead !== undefined) return instead;
+    const to = fullAddress(run, address);
+    const op = nextOp(run, json.length);
+    run.emit(record.callMethod, op, to, method, propagates ? "1" : "0", currentCall(run), json);
+    return pend(run, op, "call", to);
+  },
+};
 
 /** `head`: JSON `[call, name]`. */
 export function callMethod(run: Run, head: string, input: string): void {
@@ -20,12 +45,24 @@ export function callMethod(run: Run, head: string, input: string): void {
 }
 
 /** The method was declared: what waits for it begins. */
-export function takeWaiting(run: Run, name: string): void {
+function takeWaiting(run: Run, name: string): void {
   const method = run.methods.get(name);
   if (method === undefined || run.ended) return;
   const waiting = run.calls.filter((one) => one.name === name);
   run.calls = run.calls.filter((one) => one.name !== name);
   for (const call of waiting) begin(run, method, call);
+}
+
+/** Nobody waits for the answer any more: the handler is told at what it waits for, or at its next operation. */
+export function cancelCall(run: Run, call: number, reason: string): void {
+  if (run.ended) return;
+  const waiting = run.calls.find((one) => one.call === call);
+  const scope = run.callScopes.get(call);
+  if (scope !== undefined) cancelScope(run, scope, reason);
+  else if (waiting !== undefined) {
+    run.calls = run.calls.filter((one) => one !== waiting);
+    answerFailed(run, call, new CancelledError(reason), false);
+  }
 }
 
 /** The run ends, and never declared what these call. */
@@ -47,7 +84,9 @@ function begin(run: Run, method: Method, { call, name, input }: MethodCall): voi
     answerFailed(run, call, error, true);
     return;
   }
-  handle(method, value).then(
+  const scope = new Scope(run.scope, false, call);
+  run.callScopes.set(call, scope);
+  within(scope, () => handle(method, value)).then(
     (result) => answer(run, { call, name }, result),
     (error: unknown) => answerFailed(run, call, error, false),
   );
@@ -72,6 +111,7 @@ function validate(run: Run, { validate: check }: Method, name: string, value: un
 
 function answer(run: Run, { call, name }: Pick<MethodCall, "call" | "name">, result: unknown): void {
   if (run.ended) return;
+  run.callScopes.delete(call);
   try {
     run.emit(record.answerCall, call, toJson(result, `Result of method "${name}"`));
   } catch (error) {
@@ -80,5 +120,7 @@ function answer(run: Run, { call, name }: Pick<MethodCall, "call" | "name">, res
 }
 
 function answerFailed(run: Run, call: number, error: unknown, rejected: boolean): void {
-  if (!run.ended) run.emit(record.failCall, call, JSON.stringify(toFailure(error)), rejected ? "1" : "0");
+  if (run.ended) return;
+  run.callScopes.delete(call);
+  run.emit(record.failCall, call, JSON.stringify(toFailure(error)), rejected ? "1" : "0");
 }

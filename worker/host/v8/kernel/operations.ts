@@ -8,18 +8,17 @@ import type { Engine } from "#sdk/runtime/engine";
 import type { WireOptions } from "../protocol.ts";
 import { fieldEnd, record, recordEnd } from "../protocol.ts";
 import { writeLog } from "./log.ts";
-import { takeWaiting } from "./methods.ts";
 import { toJson } from "./payload.ts";
 import { nextRandom, nextUuid } from "./random.ts";
 import type { Pending, PendingKind, Run } from "./run.ts";
 import { changingRun, readingRun } from "./run.ts";
-import { currentScope, takeCancellation } from "./scope.ts";
+import { currentCall, currentScope, takeCancellation } from "./scope.ts";
 
 const pendingMax = 10_000;
 const activationBytesMax = 48 * 1024 * 1024;
 const defaultOptions = optionsText(undefined);
 
-export const engine: Omit<Engine, "openScope" | "shield" | "spawn"> = {
+export const engine: Omit<Engine, "callWorkflow" | "method" | "openScope" | "shield" | "spawn"> = {
   activity(name, input, options) {
     const run = actingRun("activity()");
     const json = toJson(input, `Input of activity "${name}"`);
@@ -67,7 +66,7 @@ export const engine: Omit<Engine, "openScope" | "shield" | "spawn"> = {
     const instead = intercept(run);
     if (instead !== undefined) return instead;
     const op = nextOp(run, 0);
-    run.emit(record.awaitResult, op, to);
+    run.emit(record.awaitResult, op, to, currentCall(run));
     return pend(run, op, "result", to);
   },
 
@@ -81,12 +80,6 @@ export const engine: Omit<Engine, "openScope" | "shield" | "spawn"> = {
   query(name, answer) {
     // Allowed at module level too: it is no operation.
     changingRun("query()").queries.set(name, answer);
-  },
-
-  method(name, handler, validate) {
-    const run = changingRun("method()");
-    run.methods.set(name, { handler, validate });
-    if (run.calls.some((one) => one.name === name)) Promise.resolve().then(() => takeWaiting(run, name));
   },
 
   nowMs: () => readingRun("now()").nowMs,

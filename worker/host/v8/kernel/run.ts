@@ -10,7 +10,7 @@ import type { Child, ChildWait } from "./children.ts";
 import { Scope } from "./scope.ts";
 
 /** Nothing waits for a notice: a cancellation does not withdraw it. */
-export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result" | "notice";
+export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result" | "call" | "notice";
 
 /** An operation that the host has yet to answer. */
 export interface Pending {
@@ -77,6 +77,8 @@ export class Run {
   /** Children that have not ended, by the operations that spawned them, and what waits for them. */
   readonly children = new Map<number, Child>();
   readonly childWaits = new Set<ChildWait>();
+  /** Of the handlers that run, by the numbers of their calls. */
+  readonly callScopes = new Map<number, Scope>();
   readonly queries = new Map<string, (input: unknown) => unknown>();
   /** Open `setTimeout` and `setInterval` handles: their current operation. */
   readonly handles = new Map<number, number>();

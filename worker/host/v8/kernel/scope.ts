@@ -17,13 +17,23 @@ export class Scope {
   /** A cancellation found nothing to interrupt and waits for the next operation. */
   waits = false;
 
-  constructor(outer: Scope | undefined, isShield = false) {
+  /** Number of the method call that it is of; 0 = that of the scope around it. */
+  readonly call: number;
+
+  constructor(outer: Scope | undefined, isShield = false, call = 0) {
     this.outer = outer;
     this.isShield = isShield;
+    this.call = call;
   }
 }
 
 export const currentScope = (run: Run): Scope => carriedScope() ?? run.scope;
+
+/** The method call that the code works on; 0 = none, it is the workflow's own. */
+export function currentCall(run: Run): number {
+  for (let at: Scope | undefined = currentScope(run); at !== undefined; at = at.outer) if (at.call !== 0) return at.call;
+  return 0;
+}
 
 /** Whether a cancellation of `scope` is one of what runs in `inner`. */
 export function reaches(scope: Scope, inner: Scope): boolean {
