@@ -193,6 +193,7 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     address: client.address,
     waitedFor,
     cluster: client.cluster,
+    schedules: client.schedules,
     start: (request) => {
       // With a key, a start whose reply was lost can be sent again and meets its own run.
       const idempotencyKey = request.idempotencyKey ?? `run-${randomUUID()}`;
@@ -213,7 +214,7 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),
-    history: ({ run = "", fromSeq = 0, follow = false }) => client.history(run, { fromSeq, follow }),
+    history: ({ run = "", fromSeq = 0, follow = false, schedule = false }) => client.history(run, { fromSeq, follow, schedule }),
     deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [] }) => client.deploy({ namespace, code, types }),
     listDeployments: (namespace) => client.deployments(namespace),
     blob: (sha256) => client.blob(sha256),

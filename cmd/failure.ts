@@ -37,6 +37,8 @@ const byReason: Record<Reason, ExitCode> = {
   PAYLOAD_TOO_LARGE: exit.usage,
   UNAUTHENTICATED: exit.auth,
   RUN_NOT_FOUND: exit.notFound,
+  SCHEDULE_NOT_FOUND: exit.notFound,
+  SCHEDULE_EXISTS: exit.conflict,
   WORKFLOW_NOT_DEPLOYED: exit.notFound,
   QUERY_NOT_FOUND: exit.notFound,
   BLOB_NOT_FOUND: exit.notFound,
@@ -69,6 +71,8 @@ const byReason: Record<Reason, ExitCode> = {
 
 const nextByReason: Partial<Record<Reason, string>> = {
   UNAUTHENTICATED: "say who you are: set USER, or pass a token where the server asks for one",
+  SCHEDULE_NOT_FOUND: "list what there is with `hop schedule list`",
+  SCHEDULE_EXISTS: "change it with `hop schedule update`",
   RUN_NOT_FOUND: "list what there is with `hop workflow list`",
   WORKFLOW_NOT_DEPLOYED: "deploy it with `hop deploy FILE`, or let `hop dev` do so",
   QUERY_NOT_FOUND: "see the queries that the workflow declares in its code",

@@ -54,6 +54,7 @@ import { type Kind, kind, words } from "./event-kind.ts";
 import { failureText, payloadText, runText, shortHash, timeText } from "./event-text.ts";
 import { methodKinds } from "./method-events.ts";
 import { placementKinds } from "./placement-events.ts";
+import { scheduleKinds } from "./schedule/events.ts";
 import { statusWord } from "./status.ts";
 
 /** Name and meaning of an event. */
@@ -149,6 +150,7 @@ const kinds: Record<number, Kind> = {
   ),
   ...methodKinds,
   ...placementKinds,
+  ...scheduleKinds,
 };
 
 /** What was taken away, and by whose word. */

@@ -10,6 +10,7 @@ import { type ExitCode, UsageError } from "./failure.ts";
 import { messageCommands } from "./message-commands.ts";
 import { formats } from "./output.ts";
 import { runOptions } from "./run-options.ts";
+import { scheduleCommands } from "./schedule/grammar.ts";
 import { statusWords } from "./status.ts";
 import { version } from "./version.ts";
 
@@ -94,6 +95,7 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
   serverCommands(root, grammar);
   runCommands(root, grammar);
   workflowCommands(root, grammar);
+  scheduleCommands({ root, sub, clientOptions, handle: (command, load) => grammar.handle(command, load) });
   auditCommands(root, grammar);
   sqlCommand(root, grammar);
   clusterCommands(root, grammar);
@@ -289,6 +291,7 @@ function auditCommands(root: Command, grammar: Grammar): void {
   root.commandsGroup("Prove:");
   const audit = sub(root, "audit [run]", "check a run's history to the byte, and print who did what when")
     .option("--proof <file>", "write a proof that one event is part of the history")
+    .option("--schedule", "[run] is the name of a schedule, whose history is meant; needs a server")
     .option("--seq <number>", "with --proof: the event's number (the last one when unset)")
     .option("--save-root <file>", "keep the history's root in a file, to check against later")
     .option("--root <file>", "check that the history still begins as it did under a kept root")

@@ -29,7 +29,7 @@ import {
   type StartReply,
   type StartRequestInit,
 } from "#proto";
-import type { ClusterClient } from "#sdk/client";
+import type { ClusterClient, ScheduleClient } from "#sdk/client";
 import { sha256 } from "./audit/hasher.ts";
 import { failureText } from "./event-text.ts";
 import { type ExitCode, exit } from "./failure.ts";
@@ -43,6 +43,7 @@ export interface Remote {
   readonly address: string;
   /** For those who run the cluster. */
   readonly cluster: ClusterClient;
+  readonly schedules: ScheduleClient;
   /** Why requests wait, where something is in their way. */
   waitedFor(): string | undefined;
   /** Starts, over one stream that many starts share. */

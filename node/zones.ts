@@ -1,11 +1,14 @@
 /** Time zones as this machine knows them, from the data that its JavaScript engine brings along. */
 import type { ZoneReader } from "#core/base";
 
+/** Names are whatever callers write; there are some six hundred zones. */
+const zonesMax = 1000;
+const nameCharsMax = 64;
 /** Offsets that a zone keeps: a search for the next instant asks for the same days again and again. */
 const keptMax = 20_000;
 
 export class IntlZones implements ZoneReader {
-  private readonly formats = new Map<string, Intl.DateTimeFormat | undefined>();
+  private readonly formats = new Map<string, Intl.DateTimeFormat>();
   private readonly offsets = new Map<string, Map<number, number>>();
 
   offsetMs(zone: string, atMs: number): number | undefined {
@@ -23,14 +26,21 @@ export class IntlZones implements ZoneReader {
   }
 
   private formatOf(zone: string): Intl.DateTimeFormat | undefined {
-    if (!this.formats.has(zone)) this.formats.set(zone, open(zone));
-    return this.formats.get(zone);
+    const known = this.formats.get(zone);
+    const format = known ?? open(zone);
+    if (known !== undefined || format === undefined) return format;
+    if (this.formats.size >= zonesMax) {
+      this.formats.clear();
+      this.offsets.clear();
+    }
+    this.formats.set(zone, format);
+    return format;
   }
 }
 
 /** Undefined where there is no such zone. An offset such as +02:00 is no zone: it never changes its clocks. */
 function open(zone: string): Intl.DateTimeFormat | undefined {
-  if (!/^[A-Za-z]/.test(zone)) return undefined;
+  if (zone.length > nameCharsMax || !/^[A-Za-z]/.test(zone)) return undefined;
   try {
     return new Intl.DateTimeFormat("en-US", {
       timeZone: zone,

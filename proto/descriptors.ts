@@ -73,6 +73,16 @@ const c = codec;
 
 /** What WorkflowClient answers call by call; its `Session` is a stream of raw frames. */
 export const clientMethods = {
+  changeSchedule: method(m.changeSchedule, c.encodeScheduleCommand, c.decodeScheduleCommand, c.encodeScheduleReply, c.decodeScheduleReply),
+  describeSchedule: method(
+    m.describeSchedule,
+    c.encodeDescribeRequest,
+    c.decodeDescribeRequest,
+    c.encodeDescribeReply,
+    c.decodeDescribeReply,
+  ),
+  listSchedules: method(m.listSchedules, c.encodeListRequest, c.decodeListRequest, c.encodeListReply, c.decodeListReply),
+  previewSchedule: method(m.previewSchedule, c.encodePreviewRequest, c.decodePreviewRequest, c.encodePreviewReply, c.decodePreviewReply),
   startWorkflow: method(m.startWorkflow, c.encodeStartRequest, c.decodeStartRequest, c.encodeStartReply, c.decodeStartReply),
   sendChannelMessage: method(m.sendChannelMessage, c.encodeSignalRequest, c.decodeSignalRequest, c.encodeSignalReply, c.decodeSignalReply),
   callMethod: method(m.callMethod, c.encodeCallRequest, c.decodeCallRequest, c.encodeCallReply, c.decodeCallReply),

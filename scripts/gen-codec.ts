@@ -174,15 +174,15 @@ ${cases.join("\n")}
 }
 
 /**
- * Kinds below this one are of runs' histories, those above of placement's (event.proto). The body
+ * Kinds in between are of placement's histories, all others of runs' and of schedules' (event.proto). The body
  * of kind RUN_STARTED is message RunStarted, and so on.
  */
-const placementKinds = 128;
+const placementKinds = { first: 128, last: 159 };
 
 /** The union of what happens to a run, and its codec: a switch, since the hot path is inlined into it. */
 function runEvents(): string {
   const kinds = files.flatMap((f) => f.enums).find((e) => e.name === "EventKind");
-  const own = (kinds?.values ?? []).filter((v) => v.number > 0 && v.number < placementKinds);
+  const own = (kinds?.values ?? []).filter((v) => v.number > 0 && (v.number < placementKinds.first || v.number > placementKinds.last));
   const bodies = own.map((value) => {
     const body = value.name
       .replace("EVENT_KIND_", "")

@@ -17,7 +17,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   "core/dispatch": ["core/base", "core/policy", "proto"],
   "core/placement": ["core/base", "core/merkle", "proto"],
   "core/schedule": ["core/base", "proto"],
-  "core/shard": ["core/base", "core/merkle", "core/raft", "core/run", "core/dispatch", "core/policy", "proto"],
+  "core/shard": ["core/base", "core/merkle", "core/raft", "core/run", "core/dispatch", "core/policy", "core/schedule", "proto"],
   store: ["core", "proto"],
   sdk: ["proto"],
   // Core and worker in a test's process: nobody imports it.

@@ -47,7 +47,7 @@ export function filterOf(options: FilterOptions, env: Context["env"], nowMs: num
 const isoTime = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?$/;
 
 /** A time, UTC unless it says where, or how long ago. */
-function momentOf(text: string | undefined, option: string, nowMs: number): number | undefined {
+export function momentOf(text: string | undefined, option: string, nowMs: number): number | undefined {
   if (text === undefined) return undefined;
   if (!/^\d{4}-/.test(text)) return nowMs - parseDuration(text, option);
   const hasZone = /(?:Z|[+-]\d\d:\d\d)$/.test(text.slice(10)) || text.length === 10;

@@ -8,6 +8,8 @@ export const reasons = {
   BAD_REQUEST: "The request breaks a rule that its message names",
   UNAUTHENTICATED: "The caller did not say who it is, or its proof is not valid",
   RUN_NOT_FOUND: "No run has this id",
+  SCHEDULE_NOT_FOUND: "No schedule has this id",
+  SCHEDULE_EXISTS: "A schedule of this id is there already",
   WORKFLOW_NOT_DEPLOYED: "No deployment holds a workflow of this type",
   QUERY_NOT_FOUND: "The run declares no query of this name",
   QUERY_FAILED: "The query's own code failed",

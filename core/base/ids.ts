@@ -41,7 +41,11 @@ export const asSessionId = (value: number) => value as SessionId;
 export const asRequestId = (value: number) => value as RequestId;
 
 export const runPartition = (run: RunId) => `run/${run}` as Partition;
-export const runOf = (partition: Partition) => partition.slice(4) as RunId;
+/** The partition of a schedule, which is addressed as a run is: `namespace:id`. */
+export const schedulePartition = (schedule: RunId) => `sched/${schedule}` as Partition;
+export const isSchedule = (partition: string) => partition.startsWith("sched/");
+/** The address in a run's or a schedule's partition. */
+export const runOf = (partition: Partition) => partition.slice(partition.indexOf("/") + 1) as RunId;
 export const namespaceOf = (run: RunId) => run.slice(0, run.indexOf(":"));
 export const instanceOf = (run: RunId) => run.slice(run.indexOf(":") + 1);
 

@@ -22,6 +22,7 @@ export {
   asTerm,
   firstDataShard,
   instanceOf,
+  isSchedule,
   nameProblem,
   namespaceOf,
   namespaceProblem,
@@ -31,6 +32,7 @@ export {
   type RunAddress,
   runOf,
   runPartition,
+  schedulePartition,
   utf8Bytes,
 } from "./ids.ts";
 export type { Key, KeyRange } from "./key.ts";

@@ -91,6 +91,14 @@ export const limits = {
   /** Instants of one schedule that wait for its live run's end, and missed ones that one record tells of. */
   scheduleWaitingMax: 1000,
   scheduleMissedMax: 1000,
+  /** Instants that a schedule remembers, for people; runs of one schedule that are live at a time. */
+  scheduleFiresKept: 20,
+  scheduleLiveMax: 1000,
+  /** Before a schedule is looked at again whose zone this machine does not know. */
+  scheduleRetryMs: 60_000,
+  /** The catch-up window where none is said, and the longest. */
+  scheduleCatchUpMs: 24 * 3600 * 1000,
+  scheduleCatchUpMsMax: Math.ceil(year),
   scheduleJitterMsMax: 24 * 3600 * 1000,
   retryIntervalMsMax: 24 * 3600 * 1000,
   /** Sleeping longer than this is kept in the checkpoint store, not in memory. */

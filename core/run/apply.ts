@@ -11,14 +11,21 @@ import { applyPaused, applyUnpaused } from "./pause.ts";
 import { applyToQueue } from "./queue.ts";
 import { applyToRemote, cancelWaits } from "./remote.ts";
 import { applyToRemoteCall, cancelCalls } from "./remote-call.ts";
+import { applySchedule, applyStartOfSchedule, isOfSchedule } from "./schedule.ts";
 import { applySearchable } from "./searchable.ts";
 import { applyToSignal } from "./signal.ts";
 import { applyStarted } from "./start.ts";
-import { type EventPlace, isLive, type Run } from "./state.ts";
+import { type EventPlace, hasGuest, isLive, type Run } from "./state.ts";
 import { applyTimerStarted } from "./timer.ts";
 
 /** `inputHash` matters for starts only, queued or not. */
 export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
+  if (isOfSchedule(event)) return applySchedule(run, event, at);
+  applyToRun(run, event, at, inputHash);
+  if (isLive(run) && hasGuest(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
+}
+
+function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
   switch (event.kind) {
     case Kind.runStarted:
       applyStarted(run, event.body, at, inputHash);
@@ -69,7 +76,6 @@ export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash:
     default:
       applyBetweenRuns(run, event, at);
   }
-  if (isLive(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
 }
 
 /** What the run and others tell each other; every other kind ends the run. */
@@ -91,6 +97,7 @@ function applyBetweenRuns(run: Run, event: RunEvent, at: EventPlace): void {
     case Kind.childEnded:
     case Kind.cancelSent:
       applyToChild(run, event, at);
+      applyStartOfSchedule(run, event);
       break;
     case Kind.methodCalled:
     case Kind.methodAnswered:

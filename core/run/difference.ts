@@ -8,7 +8,7 @@ import { limits, type Partition, runPartition } from "#core/base";
 import { EventKind, type Message, MessageKind } from "#proto";
 import { knowsStart } from "./child.ts";
 import { nextNumber, settledThrough, waiterKey } from "./outbox.ts";
-import { isLive, type Operation, type Run } from "./state.ts";
+import { isLive, type Operation, ownPartition, type Run } from "./state.ts";
 
 export interface Difference {
   /** Messages that the receiver took and the sender does not know to have sent. */
@@ -26,7 +26,7 @@ export interface Difference {
 }
 
 export function differenceOf(sender: Run, receiver: Run): Difference {
-  const [from, to] = [runPartition(sender.run), runPartition(receiver.run)];
+  const [from, to] = [ownPartition(sender), ownPartition(receiver)];
   const taken = receiver.inbox.get(from)?.taken ?? 0;
   const settled = settledThrough(sender, to);
   // A receiver forgets senders above a number of them, and a sender the numbers of receivers.
@@ -62,7 +62,7 @@ function lostCallsOf(sender: Run, receiver: Run, taken: number): Operation[] {
 
 function unansweredOf(sender: Run, receiver: Run, taken: number): Operation[] {
   if (!isLive(sender)) return [];
-  const [from, to] = [runPartition(sender.run), runPartition(receiver.run)];
+  const [from, to] = [ownPartition(sender), ownPartition(receiver)];
   const { generation } = sender;
   const answers = unread(receiver, from, sender.inbox.get(to)?.taken ?? 0);
   const asked = sender.outbox.get(to)?.messages ?? [];

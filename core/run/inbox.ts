@@ -17,7 +17,7 @@ import { enqueue, owe, type ResultWaiter, waiterKey } from "./outbox.ts";
 import { decideHeldSignal } from "./queue.ts";
 import { markTaken } from "./sender.ts";
 import { decideSignal } from "./signal.ts";
-import { isClosed, isLive, type Operation, type Run } from "./state.ts";
+import { hasGuest, isClosed, isLive, type Operation, type Run } from "./state.ts";
 
 /** Taken without an event: with a refusal, or with an effect that the run is not told of. */
 export interface Taken {
@@ -71,7 +71,9 @@ function takeResult(run: Run, from: Partition, message: Message): RunEvent | Tak
   const o = waiting(run, from, message);
   const body: ResultReceived = { op, from, number, generation: of, status, result: payload, failure };
   if (o?.kind === EventKind.resultAwaited) return { kind: EventKind.resultReceived, body };
-  if (o?.kind === EventKind.childSpawned) return { kind: EventKind.childEnded, body };
+  // A schedule has no use for what its runs return.
+  if (o?.kind === EventKind.childSpawned)
+    return { kind: EventKind.childEnded, body: hasGuest(run) ? body : { ...body, result: undefined } };
   return { refusal: undefined };
 }
 

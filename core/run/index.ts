@@ -27,6 +27,7 @@ export {
 } from "./queue.ts";
 export { decideAwaitResult, decideSendSignal, decideSettled, decideWaitCancelled, decideWaitRefused } from "./remote.ts";
 export { decideAnswerLost, decideCallWithdrawn, decideMethodCall, type MethodCallRequest } from "./remote-call.ts";
+export { liveStarts, mayStartNext } from "./schedule.ts";
 export { isSearchableFull, searchableJson, searchableProblem } from "./searchable.ts";
 export type { Sender } from "./sender.ts";
 export { decideSignal, type SignalRequest } from "./signal.ts";
@@ -36,12 +37,15 @@ export {
   dueMs,
   type EventPlace,
   emptyRun,
+  hasGuest,
   isClosed,
   isLive,
   isSettled,
   kept,
   mayBeOffered,
   type Operation,
+  ownPartition,
   type Run,
+  scheduleDueMs,
 } from "./state.ts";
 export { decideTimer } from "./timer.ts";

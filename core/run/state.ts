@@ -6,7 +6,7 @@
  * holds the run or on time passing without an event.
  */
 import type { Partition, RunId } from "#core/base";
-import { noBytes } from "#core/base";
+import { noBytes, runPartition, schedulePartition } from "#core/base";
 import {
   type ActivityOptions,
   type AnsweredCall,
@@ -17,6 +17,7 @@ import {
   type OpenCall,
   type Payload,
   RunStatus,
+  type ScheduleState,
   type StartedBy,
   type UsedKey,
 } from "#proto";
@@ -86,6 +87,8 @@ export interface Run {
   ticket: number;
   /** Whose operation started this generation; undefined = a client did. */
   startedBy: StartedBy | undefined;
+  /** It is no run but a schedule, which is live as one. */
+  schedule: ScheduleState | undefined;
   /** Starts that wait for the run's end, the next first. */
   queue: Contender[];
   /** How starts before this generation ended, the latest last. */
@@ -148,6 +151,7 @@ export function emptyRun(run: RunId): Run {
     usedKeys: [],
     ticket: 0,
     startedBy: undefined,
+    schedule: undefined,
     queue: [],
     endings: [],
     cancelRequested: false,
@@ -177,6 +181,8 @@ export function emptyRun(run: RunId): Run {
   };
 }
 
+export const ownPartition = (run: Run): Partition => (hasGuest(run) ? runPartition(run.run) : schedulePartition(run.run));
+
 /** Records that the workflow issued an operation which is now open. What is left out is empty. */
 export function openOperation(
   run: Run,
@@ -204,6 +210,8 @@ export function openOperation(
   });
 }
 
+/** Its events are for code of a workflow's; a schedule is carried on by Core alone. */
+export const hasGuest = (run: Run) => run.schedule === undefined;
 export const isLive = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked || run.status === RunStatus.paused;
 export const isClosed = (run: Run) => run.status !== RunStatus.unspecified && !isLive(run);
 
@@ -226,6 +234,7 @@ export function attentionMs(run: Run): number {
 
 /** When the next of a live run's own timers is due; infinity where none is. */
 export function dueMs(run: Run): number {
+  if (run.schedule !== undefined) return scheduleDueMs(run.schedule, run.pending.size);
   let due = run.deadlineAtMs || Number.POSITIVE_INFINITY;
   for (const { expiresAtMs } of run.queue) if (expiresAtMs > 0) due = Math.min(due, expiresAtMs);
   for (const o of run.pending.values()) {
@@ -234,6 +243,12 @@ export function dueMs(run: Run): number {
     if (limit > 0) due = Math.min(due, o.scheduledMs + limit);
   }
   return due;
+}
+
+/** When a schedule of which so many runs are live must be looked at: 0 = at once, Infinity = when something happens. */
+export function scheduleDueMs({ waiting, paused, next }: ScheduleState, live: number): number {
+  if (waiting.length > 0 && (live === 0 || waiting[0]?.atOnce === true)) return 0;
+  return paused || next === undefined || next.atMs === 0 ? Number.POSITIVE_INFINITY : next.dueMs;
 }
 
 /**

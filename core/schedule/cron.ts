@@ -43,8 +43,11 @@ const shorthands: Readonly<Record<string, string>> = {
   "@hourly": "0 * * * *",
 };
 
+const charsMax = 500;
+
 /** The expression, or what is wrong with it. */
 export function parseCron(text: string): Cron | { readonly problem: string } {
+  if (text.length > charsMax) return { problem: `it has ${text.length} characters, at most ${charsMax} are allowed` };
   const trimmed = text.trim();
   if (/^(CRON_)?TZ=/.test(trimmed)) return { problem: "it names a time zone, which is to be given beside it" };
   const long = trimmed.startsWith("@") ? shorthands[trimmed.toLowerCase()] : trimmed;

@@ -33,7 +33,8 @@ export function nextInstant(cron: Cron, place: Place, afterMs: number): Instant 
   const endMs = after + 9 * 366 * dayMs;
   while (after < endMs) {
     const wall = nextWall(cron, after + offset + 1000);
-    const atMs = wall === undefined ? endMs : wall - offset;
+    if (wall === undefined) return undefined;
+    const atMs = wall - offset;
     const changeMs = nextChange(place, { after, until: atMs, offset });
     if (changeMs !== undefined) {
       const behind = offsetAt(place, changeMs);
@@ -45,7 +46,6 @@ export function nextInstant(cron: Cron, place: Place, afterMs: number): Instant 
       offset = behind;
       continue;
     }
-    if (wall === undefined) return undefined;
     const twin = twinOf(place, atMs, offset);
     if (twin === undefined || everyHour) return { atMs };
     if (isWanted(place.repeated, twin)) return { atMs, change: "repeated" };

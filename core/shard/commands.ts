@@ -15,18 +15,20 @@ import { type Identity, RunStatus } from "#proto";
 import { forgetCaller, onCall } from "./calls.ts";
 import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
-import type { Command } from "./input.ts";
+import { type Command, partitionOfCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
 import { onPause } from "./pause.ts";
 import { askQuery } from "./queries.ts";
 import { reject, respond } from "./replies.ts";
+import { onSchedule } from "./schedules.ts";
 
 type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
 export function onCommand(ctx: ShardContext, request: RequestId, identity: Identity, command: Command): void {
-  const partition = runPartition(command.run);
+  const partition = partitionOfCommand(command);
   if (ctx.isFrozen || !ctx.owns(partition)) return reject(ctx, request, ctx.elsewhere(partition));
+  if (command.kind === "schedule") return onSchedule(ctx, request, identity, command);
   if (command.kind === "start") return onStart(ctx, request, identity, command);
   const live = ctx.find(partition);
   if (live === undefined) {

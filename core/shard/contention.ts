@@ -79,7 +79,7 @@ export function startNext(ctx: ShardContext, live: LiveRun): void {
   if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
 }
 
-type Directed = Exclude<Command, { kind: "start" | "await-result" }>;
+type Directed = Exclude<Command, { kind: "start" | "await-result" | "schedule" }>;
 
 /** What is for one start of a name that is not its newest run. */
 export function onOtherStart(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: Directed): void {

@@ -36,10 +36,11 @@ import {
   type StateReader,
   type Term,
   TimerHeap,
+  type ZoneReader,
 } from "#core/base";
 import { ReadyQueue, WorkerPool } from "#core/dispatch";
 import { appendEvent, PartitionChain } from "#core/merkle";
-import { applyEvent, emptyRun, encodeBody, isForGuest, loadRun, type RunEvent, stateFormat } from "#core/run";
+import { applyEvent, emptyRun, encodeBody, hasGuest, isForGuest, loadRun, type RunEvent, stateFormat } from "#core/run";
 import {
   decodeRunState,
   encodeLeaseGranted,
@@ -66,6 +67,8 @@ export interface ShardOptions {
   readonly log: LogWriter;
   readonly hasher: Hasher;
   readonly states: StateReader;
+  /** Left out: schedules are in UTC only. */
+  readonly zones?: ZoneReader;
   /** How long a task whose worker's stream ended waits for that worker to come back. */
   readonly orphanGraceMs?: number;
   /** How long an idle run stays in memory. */
@@ -90,6 +93,7 @@ export interface AppliedChange {
 
 export class ShardContext {
   readonly options: ShardOptions;
+  readonly zones: ZoneReader;
   readonly orphanGraceMs: number;
   readonly idleMs: number;
   readonly residentKept: number;
@@ -156,6 +160,7 @@ export class ShardContext {
 
   constructor(options: ShardOptions) {
     this.options = options;
+    this.zones = options.zones ?? { offsetMs: () => undefined };
     this.orphanGraceMs = options.orphanGraceMs ?? 1000;
     this.idleMs = options.idleMs ?? 5000;
     this.residentKept = options.residentKept ?? 0;
@@ -286,7 +291,7 @@ export class ShardContext {
       payload: event,
     });
     applyEvent(live.run, event, { seq, timeMs }, inputHash);
-    if (isForGuest(event.kind)) live.fresh.push(bytes);
+    if (isForGuest(event.kind) && hasGuest(live.run)) live.fresh.push(bytes);
     this.changed(live);
     return asSeq(seq);
   }

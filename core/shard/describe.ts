@@ -34,6 +34,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     queue: run.queue.map(queuedOf),
     ending: run.endings,
     startedBy: run.startedBy,
+    schedule: run.schedule,
   };
 }
 

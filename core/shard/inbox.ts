@@ -16,7 +16,18 @@
  * it. R skips a number without taking it only where the envelope's `settled` covers it, which S
  * derives from its own log: then it was taken before. A gap above `taken` is not taken at all.
  */
-import { limits, now, type Partition, parseRunId, type Reason, type Rejection, type Reply, type RequestId } from "#core/base";
+import {
+  isSchedule,
+  limits,
+  now,
+  type Partition,
+  parseRunId,
+  type Reason,
+  type Rejection,
+  type Reply,
+  type RequestId,
+  runOf,
+} from "#core/base";
 import { decideTake, isOrder, settledThrough } from "#core/run";
 import type { Envelope, EnvelopeReply, Message } from "#proto";
 import type { ShardContext } from "./context.ts";
@@ -54,7 +65,8 @@ export function onEnvelope(ctx: ShardContext, request: RequestId, envelope: Enve
 
 function envelopeProblem({ from, to }: Envelope): string | undefined {
   for (const partition of [from, to]) {
-    if (!partition.startsWith("run/") || typeof parseRunId(partition.slice(4)) !== "string") return `${partition} is no run's partition`;
+    const isKnown = partition.startsWith("run/") || isSchedule(partition);
+    if (!isKnown || typeof parseRunId(runOf(partition as Partition)) !== "string") return `${partition} is no run's partition`;
   }
   return undefined;
 }

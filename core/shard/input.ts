@@ -1,8 +1,19 @@
 /** Everything that can happen to a shard. Each input carries the physical clock's milliseconds. */
-import type { Partition, Rejection, RequestId, RunId, SessionId } from "#core/base";
+import { type Partition, type Rejection, type RequestId, type RunId, runPartition, type SessionId, schedulePartition } from "#core/base";
 import type { SessionCapacity } from "#core/dispatch";
 import type { StartRequest } from "#core/run";
-import type { Activated, Envelope, EnvelopeReply, Heartbeat, Hello, Identity, Payload, QueryAnswer, TaskDone } from "#proto";
+import type {
+  Activated,
+  Envelope,
+  EnvelopeReply,
+  Heartbeat,
+  Hello,
+  Identity,
+  Payload,
+  QueryAnswer,
+  ScheduleCommand,
+  TaskDone,
+} from "#proto";
 
 /** `ticket`: one start that was queued, and its run; left out or 0 = the newest run of the name. */
 interface Directed {
@@ -22,7 +33,12 @@ export type Command =
   | (Directed & { readonly kind: "cancel"; readonly reason: string })
   | (Directed & { readonly kind: "terminate"; readonly reason: string })
   | (Directed & { readonly kind: "pause" | "unpause"; readonly reason: string })
-  | (Directed & { readonly kind: "resume"; readonly bundle: Uint8Array });
+  | (Directed & { readonly kind: "resume"; readonly bundle: Uint8Array })
+  /** `run` is the schedule's address. */
+  | { readonly kind: "schedule"; readonly run: RunId; readonly ask: ScheduleCommand };
+
+/** The partition that decides the command. */
+export const partitionOfCommand = ({ kind, run }: Command): Partition => (kind === "schedule" ? schedulePartition(run) : runPartition(run));
 
 export type Input = { readonly nowMs: number } & (
   | { readonly kind: "command"; readonly request: RequestId; readonly identity: Identity; readonly command: Command }

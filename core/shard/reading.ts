@@ -5,12 +5,12 @@
  * nothing and the input can be stepped again. What time makes due does not wait for a state that
  * can't be read: that one is looked for again a little later.
  */
-import { ifAvailable, isUnavailable, type KeyRange, limits, type Partition, runPartition } from "#core/base";
+import { ifAvailable, isUnavailable, type KeyRange, limits, type Partition } from "#core/base";
 import { isLive, isSettled, mayBeOffered } from "#core/run";
 import { RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { pump } from "./delivery.ts";
-import type { Input } from "./input.ts";
+import { type Input, partitionOfCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { post } from "./outbox.ts";
 import { remindAll } from "./reminders.ts";
@@ -30,7 +30,7 @@ export function fetchFor(ctx: ShardContext, input: Input): void {
 function partitionOf(input: Input): Partition | undefined {
   switch (input.kind) {
     case "command":
-      return runPartition(input.command.run);
+      return partitionOfCommand(input.command);
     case "task-done":
     case "heartbeat":
       return input.message.token === undefined ? undefined : partitionOfToken(input.message.token);

@@ -1,5 +1,5 @@
 /** Puts into the heap what comes due within the horizon. */
-import { isLive, type Operation } from "#core/run";
+import { isLive, type Operation, scheduleDueMs } from "#core/run";
 import { type Contender, EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -13,7 +13,8 @@ export function remind(
   o?: Pick<Operation, "op" | "attempt" | "delivery">,
 ): void {
   // A task's own limits end with its worker's stream: they are in the heap whatever the horizon.
-  const derived = what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline" || what === "budget";
+  const derived =
+    what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline" || what === "budget" || what === "schedule";
   if (derived && atMs >= ctx.horizonMs) return;
   ctx.timers.push({
     atMs,
@@ -30,6 +31,12 @@ export function remind(
 export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   if (!isLive(live.run)) return;
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
+  const { schedule, pending } = live.run;
+  if (schedule !== undefined) {
+    const dueMs = Math.max(scheduleDueMs(schedule, pending.size), 1);
+    if (inWindow(dueMs)) remind(ctx, live, "schedule", dueMs);
+    return;
+  }
   if (inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);
   remindBudgets(ctx, live, ({ expiresAtMs }) => inWindow(expiresAtMs));
   for (const o of live.run.pending.values()) {

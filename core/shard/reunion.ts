@@ -56,7 +56,7 @@ export function signalsTo(to: Partition, events: readonly Uint8Array[]): Message
   return events.flatMap((bytes) => {
     const { kind, payload } = fromBytes(decodeEvent, bytes);
     const event = sentKinds.has(kind) ? decodeBody(kind, payload) : undefined;
-    if (event?.kind === EventKind.runStarted) generation = event.body.generation;
+    if (event?.kind === EventKind.runStarted || event?.kind === EventKind.scheduleCreated) generation = event.body.generation;
     const message = event === undefined ? undefined : messageOf(event, to);
     return message === undefined ? [] : [{ ...blankMessage, ...message, generation }];
   });
@@ -67,6 +67,7 @@ const sentKinds: ReadonlySet<number> = new Set([
   EventKind.signalSent,
   EventKind.childSpawned,
   EventKind.methodCallSent,
+  EventKind.scheduleCreated,
 ]);
 
 function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined {

@@ -13,6 +13,7 @@ export interface ShardTimer {
     | "heartbeat"
     | "deadline"
     | "budget"
+    | "schedule"
     | "orphan"
     | "replay";
   /** Of a `budget`, the start's ticket. */

@@ -29,6 +29,7 @@ import { leaveWorker } from "./outcome.ts";
 import { onQueryAnswered } from "./queries.ts";
 import { fetchFor } from "./reading.ts";
 import { type Met, type Reunited, renumber, reunite } from "./reunion.ts";
+import { carryOn } from "./schedules.ts";
 import { onCapacityFreed, onHeartbeat, onTaskDone } from "./tasks.ts";
 import { arm, onTick } from "./timers.ts";
 import { onGone, onJoined } from "./workers.ts";
@@ -80,6 +81,7 @@ export class ShardMachine {
     ctx.absent = undefined;
     for (const live of ctx.takeTouched()) {
       startNext(ctx, live);
+      carryOn(ctx, live);
       pump(ctx, live);
       postNew(ctx, live);
     }

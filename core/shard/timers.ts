@@ -15,6 +15,7 @@ import { onResendDue } from "./outbox.ts";
 import { closeRun, expireOverdue } from "./outcome.ts";
 import { findNow, reread, wake } from "./reading.ts";
 import { remind, remindAll } from "./reminders.ts";
+import { onScheduleDue } from "./schedules.ts";
 import type { ShardTimer } from "./shard-timer.ts";
 import { failAttempt, freeTask, offer, reoffer } from "./tasks.ts";
 
@@ -66,6 +67,7 @@ export function arm(ctx: ShardContext): void {
 
 function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
   if (t.what === "budget") return;
+  if (t.what === "schedule") return onScheduleDue(ctx, live);
   if (t.what === "deadline") return onDeadline(ctx, live);
   if (t.what === "replay") return retryReplay(ctx, live, t.attempt);
   const o = live.run.pending.get(t.op);

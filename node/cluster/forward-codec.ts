@@ -15,6 +15,7 @@ import type {
   ForwardedReply,
   ForwardedReplyInit,
   Identity,
+  ScheduleCommandInit,
   StartReply,
   StartRequest,
 } from "#proto";
@@ -32,6 +33,7 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
     const { run, kind, budgetMs: requestBudgetMs, ...rest } = command;
     return { ...envelope, kind, value: { ...rest, requestBudgetMs, namespace: namespaceOf(run), instance: instanceOf(run) } };
   }
+  if (command.kind === "schedule") return { ...envelope, kind: "schedule", value: command.ask as ScheduleCommandInit };
   const run = addressText({ run: command.run, ticket: command.ticket ?? 0 });
   switch (command.kind) {
     case "signal":
@@ -102,6 +104,8 @@ export function commandOf(message: ForwardedCommand): Command {
       return { kind: message.kind, ...addressOf(message.value.run), reason: message.value.reason };
     case "resume":
       return { kind: "resume", ...addressOf(message.value.run), bundle: message.value.bundle };
+    case "schedule":
+      return { kind: "schedule", run: addressOf(message.value.schedule).run, ask: message.value };
     case "unknown":
       throw new HopError("BAD_REQUEST", "Cannot take a forwarded command: this version does not know its kind");
     default:
@@ -134,6 +138,8 @@ export function forwardedReplyOf(reply: Reply, hint: () => LeaderHint): Forwarde
     }
     case "resumed":
       return { kind: "resumed", value: { bundle: reply.bundle } };
+    case "scheduled":
+      return { kind: "scheduled", value: reply.answer };
     case "done":
       return { kind: "done", value: {} };
     case "rejected":
@@ -180,6 +186,8 @@ export function replyOf(message: ForwardedReply): { readonly reply: Reply; reado
     }
     case "resumed":
       return { reply: { kind: "resumed", bundle: message.value.bundle } };
+    case "scheduled":
+      return { reply: { kind: "scheduled", answer: message.value } };
     case "done":
       return { reply: { kind: "done" } };
     case "refused": {

@@ -174,4 +174,5 @@ const verbs: Readonly<Record<Command["kind"], string>> = {
   pause: "pause",
   unpause: "unpause",
   resume: "retry",
+  schedule: "change schedule",
 };

@@ -6,8 +6,8 @@
  * until the caller's budget is over. One whose fate is not known is never sent again from here.
  */
 import type { NodeId, Partition, Reply, Seq, ShardId } from "#core/base";
-import { asSeq, HopError, runPartition } from "#core/base";
-import type { Command } from "#core/shard";
+import { asSeq, HopError } from "#core/base";
+import { type Command, partitionOfCommand } from "#core/shard";
 import type { DescribeReply, Identity } from "#proto";
 import type { PeerNet } from "../peer/peer-net.ts";
 import { asHopError } from "../service/status.ts";
@@ -164,7 +164,7 @@ export class Router {
    * Throws as `place`.
    */
   command(asking: Asking, command: Command, done: (reply: Reply) => void): () => void {
-    const place = this.place(runPartition(command.run), asking.epoch);
+    const place = this.place(partitionOfCommand(command), asking.epoch);
     const port = this.isClosed ? undefined : this.parts.shards.led(place.shard);
     if (port === undefined) return new Pursuit(this, { asking, command, done }).begin();
     let pursuit: Pursuit | undefined;
@@ -288,7 +288,7 @@ export class Router {
 
   /** For a pursuit: asks whoever leads now. Returns what makes it forget, or undefined where nobody leads. */
   tryOnce(command: Command, asking: Asking, answered: (place: ShardPlace, reply: Reply, known: Known) => void): (() => void) | ShardPlace {
-    const place = this.place(runPartition(command.run));
+    const place = this.place(partitionOfCommand(command));
     const port = this.isClosed ? undefined : this.parts.shards.led(place.shard);
     if (port !== undefined) {
       const request = port.command(asking.identity, command, (reply) => answered(place, reply, {}));

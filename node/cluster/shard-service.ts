@@ -6,7 +6,7 @@
  */
 import type { Partition, Reply, SessionId, ShardId } from "#core/base";
 import { asSeq, asSessionId, asShardId, HopError, parseRunId, runPartition } from "#core/base";
-import type { Command } from "#core/shard";
+import { type Command, partitionOfCommand } from "#core/shard";
 import {
   decodeForwardedCommand,
   decodeForwardedRead,
@@ -85,7 +85,7 @@ export class ShardService {
         const command = commandOf(message);
         const carryOut = () => this.carryOut({ shard, identity: message.identity ?? unknownIdentity, command, gone }, answer);
         const { router } = this.parts;
-        const partition = runPartition(command.run);
+        const partition = partitionOfCommand(command);
         const isComing = () => router.isComing(shard, partition, message.epoch);
         if (!isComing()) return carryOut();
         const stop = router.arrivals.wait(

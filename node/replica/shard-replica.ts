@@ -25,6 +25,7 @@ import { Checkpointer } from "../shard/checkpointer.ts";
 import { PhysicalClock } from "../shard/physical-clock.ts";
 import { ShardHost } from "../shard/shard-host.ts";
 import { onceSoon, tickAt } from "../timing.ts";
+import { IntlZones } from "../zones.ts";
 import { Births, isSplit } from "./births.ts";
 import { Departure } from "./departure.ts";
 import type { Group } from "./group.ts";
@@ -34,6 +35,8 @@ import { type Built, Replica, type ReplicaKind } from "./replica.ts";
 import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
 import { isSynced, TrimRound } from "./trim.ts";
 
+/** Replicas share what they know of zones. */
+const zones = new IntlZones();
 const leaseRetryMs = 50;
 const reconcileMs = 100;
 /** Of a shard at which nothing is to be done: five hundred of them cost next to nothing. */
@@ -214,6 +217,7 @@ export class ShardReplica {
       log,
       hasher,
       states: checkpoint.reader(),
+      zones,
       birth: { range: wholeRange, ancestors: [], clockMs: 0 },
       ...(meta === undefined
         ? {}

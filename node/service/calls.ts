@@ -5,11 +5,21 @@
 import type { Reply, RunAddress } from "#core/base";
 import { HopError, namespaceOf, runPartition, unreachable } from "#core/base";
 import type { Command } from "#core/shard";
-import type { ClientItem, Identity, PauseRequest, ReplyItemInit, ResumeRequest, TerminateRequest, UnpauseRequest } from "#proto";
+import type {
+  ClientItem,
+  Identity,
+  PauseRequest,
+  ReplyItemInit,
+  ResumeRequest,
+  ScheduleCommand,
+  TerminateRequest,
+  UnpauseRequest,
+} from "#proto";
 import type { Router } from "../cluster/router.ts";
 import { after } from "./long-timer.ts";
 import type { PayloadEdge } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
+import { checkSchedule, inputOf } from "./schedules.ts";
 import { asHopError, toDetail } from "./status.ts";
 import {
   checkCall,
@@ -123,6 +133,11 @@ export class Calls {
     return prepared;
   }
 
+  prepareSchedule(m: ScheduleCommand): Prepared {
+    const command = checkSchedule(m);
+    return { command, ready: this.edge.admit([inputOf(command.ask)]), waitMs: 0 };
+  }
+
   /** Chooses the bundle that a blocked run goes on with. Rejects with `HopError`. */
   async prepareResume(m: ResumeRequest): Promise<Prepared> {
     const command = checkResume(m);
@@ -195,7 +210,7 @@ export class Calls {
   }
 }
 
-const ticketOf = (command: Command): number => (command.kind === "start" ? 0 : (command.ticket ?? 0));
+const ticketOf = (command: Command): number => ("ticket" in command ? (command.ticket ?? 0) : 0);
 
 /** The reply item of a session; unary calls take its value. */
 export function replyItem(request: number, reply: Reply): ReplyItemInit {
@@ -221,6 +236,7 @@ export function replyItem(request: number, reply: Reply): ReplyItemInit {
     case "rejected":
       return { request, kind: "error", value: toDetail(reply.rejection) };
     case "resumed":
+    case "scheduled":
     case "enveloped":
       return errorItem(request, new HopError("INTERNAL", `A session has no request that is answered with ${reply.kind}`));
     default:

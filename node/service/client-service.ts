@@ -4,7 +4,7 @@
  */
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunAddress, RunId } from "#core/base";
-import { asSeq, errorText, HopError, limits, runPartition } from "#core/base";
+import { asSeq, errorText, HopError, isSchedule, limits, runOf, runPartition, schedulePartition } from "#core/base";
 import type { DeployedType } from "#core/placement";
 import type {
   BlobChunkInit,
@@ -25,6 +25,7 @@ import type { Caller, Calls, Prepared } from "./calls.ts";
 import type { NodeList } from "./cluster-control.ts";
 import type { BlobStore } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
+import { preview } from "./schedules.ts";
 import { Session } from "./session.ts";
 import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
 import { checkAddress, checkBlobHash, checkDeploy, checkList, checkNamespace } from "./validate.ts";
@@ -95,6 +96,17 @@ export class ClientService {
     addUnary(server, edge, m.resumeWorkflow, async (value, call) => this.ask(call, await calls.prepareResume(value), "resumed"));
     addUnary(server, edge, m.listWorkflows, (value) => this.parts.runs.list(checkList(value)));
     addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkAddress("describe a run", value.run), call));
+    addUnary(server, edge, m.changeSchedule, async (value, call) => {
+      const { answer } = await this.ask(call, calls.prepareSchedule(value), "scheduled");
+      return answer;
+    });
+    addUnary(server, edge, m.describeSchedule, async (value, call) => {
+      const { state } = await this.find(schedulePartition(checkAddress("describe a schedule", value.run).run), "describe", call);
+      if (state.schedule === undefined) throw lacking(schedulePartition(value.run as RunId), "describe");
+      return state;
+    });
+    addUnary(server, edge, m.listSchedules, (value) => this.parts.runs.list({ ...checkList(value), schedules: true }));
+    addUnary(server, edge, m.previewSchedule, (value) => preview(value, Date.now()));
     addUnary(server, edge, m.deploy, (value, call) => this.deploy(checkDeploy(value), call));
     addUnary(server, edge, m.listDeployments, (value) => this.deployments(checkNamespace("list deployments", value.namespace)));
     addUnary(server, edge, m.listNodes, () => this.parts.nodes?.nodes() ?? {});
@@ -157,13 +169,12 @@ export class ClientService {
   }
 
   private async describe(address: RunAddress, call: Call): Promise<DescribeReply> {
-    return stateOf((await this.find(address.run, "describe", call)).state, address);
+    return stateOf((await this.find(runPartition(address.run), "describe", call)).state, address);
   }
 
-  private async find(run: RunId, verb: string, caller: Caller) {
-    const partition = runPartition(run);
+  private async find(partition: Partition, verb: string, caller: Caller) {
     const state = await this.parts.router.describe(partition, caller);
-    if (state === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${run}: there is no such run`);
+    if (state === undefined) throw lacking(partition, verb);
     return { partition, state };
   }
 
@@ -183,9 +194,10 @@ export class ClientService {
 
   private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
     const { run } = checkAddress("read a history", request.run);
+    const wanted = request.schedule ? schedulePartition(run) : runPartition(run);
     let seq = request.fromSeq;
     for (;;) {
-      const { partition, state } = await this.find(run, "read the history of", call);
+      const { partition, state } = await this.find(wanted, "read the history of", call);
       // Of what expired, the event that says so is left.
       seq = Math.max(seq, state.expiredEnd);
       yield* this.historyUntil(partition, seq, state);
@@ -222,4 +234,11 @@ export class ClientService {
     const data = await this.parts.blobs.get(sha256);
     for (let at = 0; at < data.length; at += blobChunkBytes) yield { data: data.subarray(at, at + blobChunkBytes) };
   }
+}
+
+function lacking(partition: Partition, verb: string): HopError {
+  const name = runOf(partition);
+  return isSchedule(partition)
+    ? new HopError("SCHEDULE_NOT_FOUND", `Cannot ${verb} schedule ${name}: there is no such schedule`)
+    : new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${name}: there is no such run`);
 }

@@ -87,11 +87,12 @@ class SchemaIndex {
     const all = new Set<SchemaFile>();
     const visit = (each: SchemaFile): void => {
       if (all.has(each)) return;
-      all.add(each);
       for (const name of each.imports) visit(this.byName.get(name) as SchemaFile);
+      all.add(each);
     };
     visit(file);
-    return { case: "fileDescriptorResponse", value: { fileDescriptorProto: [...all].map((each) => each.bytes) } };
+    // Each stands before what it imports.
+    return { case: "fileDescriptorResponse", value: { fileDescriptorProto: [...all].reverse().map((each) => each.bytes) } };
   }
 }
 

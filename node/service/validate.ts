@@ -43,11 +43,11 @@ function shown(value: string): string {
   return JSON.stringify(text);
 }
 
-function bad(doing: string, field: string, rule: string): HopError {
+export function bad(doing: string, field: string, rule: string): HopError {
   return new HopError("BAD_REQUEST", `Cannot ${doing}: field "${field}" ${rule}`);
 }
 
-function checkName(doing: string, field: string, value: string): string {
+export function checkName(doing: string, field: string, value: string): string {
   const problem = nameProblem(value);
   if (problem === undefined) return value;
   throw bad(doing, field, `is ${shown(value)}, which ${problem}; want 1–${limits.nameBytesMax} bytes of text without control characters`);
@@ -60,20 +60,20 @@ export function checkNamespace(doing: string, value: string): string {
 }
 
 /** `namespace:instance`, or with a ticket before it, as a command's target. */
-export function checkAddress(doing: string, value: string): RunAddress {
+export function checkAddress(doing: string, value: string, field = "run"): RunAddress {
   const address = parseAddress(value);
   if ("run" in address) return address;
-  throw bad(doing, "run", `is ${shown(value)}, which ${address.problem}; want namespace:instance, for example "default:order-1"`);
+  throw bad(doing, field, `is ${shown(value)}, which ${address.problem}; want namespace:instance, for example "default:order-1"`);
 }
 
-function checkText(doing: string, field: string, value: string): string {
+export function checkText(doing: string, field: string, value: string): string {
   const bytes = utf8Bytes(value);
   if (bytes > limits.textBytesMax) throw bad(doing, field, `has ${bytes} bytes, want at most ${limits.textBytesMax}`);
   if (!value.isWellFormed()) throw bad(doing, field, "is not well-formed Unicode");
   return value;
 }
 
-function checkMs(doing: string, field: string, value: number): number {
+export function checkMs(doing: string, field: string, value: number): number {
   if (value > limits.timerMsMax) throw bad(doing, field, `is ${value} ms, want at most ${limits.timerMsMax} ms (100 years)`);
   return value;
 }

@@ -452,6 +452,15 @@ export const EventKind = {
   mergeDone: 144,
   changeCancelled: 145,
   entrySet: 150,
+  scheduleCreated: 160,
+  scheduleUpdated: 161,
+  schedulePaused: 162,
+  scheduleResumed: 163,
+  scheduleFired: 164,
+  scheduleMissed: 165,
+  scheduleTriggered: 166,
+  scheduleBackfilled: 167,
+  scheduleDeleted: 168,
 } as const;
 export type EventKind = (typeof EventKind)[keyof typeof EventKind];
 
@@ -3070,6 +3079,316 @@ export function decodeEntrySet(r: Reader, end: number): EntrySet {
   return { version: version_, value: value_, removed: removed_ };
 }
 
+export interface ScheduleCreated {
+  generation: number;
+  config: ScheduleConfig | undefined;
+  next: ScheduleNext | undefined;
+  paused: boolean;
+  reason: string;
+}
+export interface ScheduleCreatedInit {
+  generation?: number | undefined;
+  config?: ScheduleConfigInit | undefined;
+  next?: ScheduleNextInit | undefined;
+  paused?: boolean | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeScheduleCreated(w: Writer, m: ScheduleCreatedInit): void {
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(8); w.varint(m.generation); }
+  if (m.config !== undefined) { { const mark = w.begin(18); encodeScheduleConfig(w, m.config); w.close(mark); } }
+  if (m.next !== undefined) { { const mark = w.begin(26); encodeScheduleNext(w, m.next); w.close(mark); } }
+  if (m.paused === true) { w.varint(32); w.varint(1); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(42, m.reason); }
+}
+
+export function decodeScheduleCreated(r: Reader, end: number): ScheduleCreated {
+  let generation_: number = 0;
+  let config_: ScheduleConfig | undefined;
+  let next_: ScheduleNext | undefined;
+  let paused_: boolean = false;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: generation_ = r.varint(); break;
+      case 18: config_ = decodeScheduleConfig(r, r.extent(end)); break;
+      case 26: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      case 32: paused_ = r.varint() !== 0; break;
+      case 42: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { generation: generation_, config: config_, next: next_, paused: paused_, reason: reason_ };
+}
+
+export interface ScheduleUpdated {
+  config: ScheduleConfig | undefined;
+  next: ScheduleNext | undefined;
+}
+export interface ScheduleUpdatedInit {
+  config?: ScheduleConfigInit | undefined;
+  next?: ScheduleNextInit | undefined;
+}
+
+export function encodeScheduleUpdated(w: Writer, m: ScheduleUpdatedInit): void {
+  if (m.config !== undefined) { { const mark = w.begin(10); encodeScheduleConfig(w, m.config); w.close(mark); } }
+  if (m.next !== undefined) { { const mark = w.begin(18); encodeScheduleNext(w, m.next); w.close(mark); } }
+}
+
+export function decodeScheduleUpdated(r: Reader, end: number): ScheduleUpdated {
+  let config_: ScheduleConfig | undefined;
+  let next_: ScheduleNext | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: config_ = decodeScheduleConfig(r, r.extent(end)); break;
+      case 18: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { config: config_, next: next_ };
+}
+
+export interface SchedulePaused {
+  reason: string;
+}
+export interface SchedulePausedInit {
+  reason?: string | undefined;
+}
+
+export function encodeSchedulePaused(w: Writer, m: SchedulePausedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeSchedulePaused(r: Reader, end: number): SchedulePaused {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
+export interface ScheduleResumed {
+  reason: string;
+  next: ScheduleNext | undefined;
+}
+export interface ScheduleResumedInit {
+  reason?: string | undefined;
+  next?: ScheduleNextInit | undefined;
+}
+
+export function encodeScheduleResumed(w: Writer, m: ScheduleResumedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+  if (m.next !== undefined) { { const mark = w.begin(18); encodeScheduleNext(w, m.next); w.close(mark); } }
+}
+
+export function decodeScheduleResumed(r: Reader, end: number): ScheduleResumed {
+  let reason_: string = "";
+  let next_: ScheduleNext | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      case 18: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_, next: next_ };
+}
+
+export interface ScheduleFired {
+  atMs: number;
+  outcome: number;
+  next: ScheduleNext | undefined;
+  instance: string;
+}
+export interface ScheduleFiredInit {
+  atMs?: number | undefined;
+  outcome?: number | undefined;
+  next?: ScheduleNextInit | undefined;
+  instance?: string | undefined;
+}
+
+export function encodeScheduleFired(w: Writer, m: ScheduleFiredInit): void {
+  if (m.atMs !== undefined && m.atMs !== 0) { w.varint(8); w.varint(m.atMs); }
+  if (m.outcome !== undefined && m.outcome !== 0) { w.varint(16); w.varint(m.outcome); }
+  if (m.next !== undefined) { { const mark = w.begin(26); encodeScheduleNext(w, m.next); w.close(mark); } }
+  if (m.instance !== undefined && m.instance !== "") { w.text(34, m.instance); }
+}
+
+export function decodeScheduleFired(r: Reader, end: number): ScheduleFired {
+  let atMs_: number = 0;
+  let outcome_: number = 0;
+  let next_: ScheduleNext | undefined;
+  let instance_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: atMs_ = r.varint(); break;
+      case 16: outcome_ = r.varint(); break;
+      case 26: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      case 34: instance_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { atMs: atMs_, outcome: outcome_, next: next_, instance: instance_ };
+}
+
+export interface ScheduleMissed {
+  firstMs: number;
+  lastMs: number;
+  count: number;
+  next: ScheduleNext | undefined;
+}
+export interface ScheduleMissedInit {
+  firstMs?: number | undefined;
+  lastMs?: number | undefined;
+  count?: number | undefined;
+  next?: ScheduleNextInit | undefined;
+}
+
+export function encodeScheduleMissed(w: Writer, m: ScheduleMissedInit): void {
+  if (m.firstMs !== undefined && m.firstMs !== 0) { w.varint(8); w.varint(m.firstMs); }
+  if (m.lastMs !== undefined && m.lastMs !== 0) { w.varint(16); w.varint(m.lastMs); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(24); w.varint(m.count); }
+  if (m.next !== undefined) { { const mark = w.begin(34); encodeScheduleNext(w, m.next); w.close(mark); } }
+}
+
+export function decodeScheduleMissed(r: Reader, end: number): ScheduleMissed {
+  let firstMs_: number = 0;
+  let lastMs_: number = 0;
+  let count_: number = 0;
+  let next_: ScheduleNext | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: firstMs_ = r.varint(); break;
+      case 16: lastMs_ = r.varint(); break;
+      case 24: count_ = r.varint(); break;
+      case 34: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { firstMs: firstMs_, lastMs: lastMs_, count: count_, next: next_ };
+}
+
+export interface ScheduleTriggered {
+  atMs: number;
+  outcome: number;
+  instance: string;
+}
+export interface ScheduleTriggeredInit {
+  atMs?: number | undefined;
+  outcome?: number | undefined;
+  instance?: string | undefined;
+}
+
+export function encodeScheduleTriggered(w: Writer, m: ScheduleTriggeredInit): void {
+  if (m.atMs !== undefined && m.atMs !== 0) { w.varint(8); w.varint(m.atMs); }
+  if (m.outcome !== undefined && m.outcome !== 0) { w.varint(16); w.varint(m.outcome); }
+  if (m.instance !== undefined && m.instance !== "") { w.text(26, m.instance); }
+}
+
+export function decodeScheduleTriggered(r: Reader, end: number): ScheduleTriggered {
+  let atMs_: number = 0;
+  let outcome_: number = 0;
+  let instance_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: atMs_ = r.varint(); break;
+      case 16: outcome_ = r.varint(); break;
+      case 26: instance_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { atMs: atMs_, outcome: outcome_, instance: instance_ };
+}
+
+export interface ScheduleBackfilled {
+  instant: ScheduleWaiting[];
+  fromMs: number;
+  toMs: number;
+  atOnce: boolean;
+}
+export interface ScheduleBackfilledInit {
+  instant?: readonly ScheduleWaitingInit[] | undefined;
+  fromMs?: number | undefined;
+  toMs?: number | undefined;
+  atOnce?: boolean | undefined;
+}
+
+export function encodeScheduleBackfilled(w: Writer, m: ScheduleBackfilledInit): void {
+  if (m.instant !== undefined) for (const item of m.instant) { { const mark = w.begin(10); encodeScheduleWaiting(w, item); w.close(mark); } }
+  if (m.fromMs !== undefined && m.fromMs !== 0) { w.varint(16); w.varint(m.fromMs); }
+  if (m.toMs !== undefined && m.toMs !== 0) { w.varint(24); w.varint(m.toMs); }
+  if (m.atOnce === true) { w.varint(32); w.varint(1); }
+}
+
+export function decodeScheduleBackfilled(r: Reader, end: number): ScheduleBackfilled {
+  const instant_: ScheduleWaiting[] = [];
+  let fromMs_: number = 0;
+  let toMs_: number = 0;
+  let atOnce_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: instant_.push(decodeScheduleWaiting(r, r.extent(end))); break;
+      case 16: fromMs_ = r.varint(); break;
+      case 24: toMs_ = r.varint(); break;
+      case 32: atOnce_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { instant: instant_, fromMs: fromMs_, toMs: toMs_, atOnce: atOnce_ };
+}
+
+export interface ScheduleDeleted {
+  reason: string;
+}
+export interface ScheduleDeletedInit {
+  reason?: string | undefined;
+}
+
+export function encodeScheduleDeleted(w: Writer, m: ScheduleDeletedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeScheduleDeleted(r: Reader, end: number): ScheduleDeleted {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
 export const MessageKind = {
   unspecified: 0,
   signal: 1,
@@ -4023,6 +4342,7 @@ export interface RunState {
   answeredCall: AnsweredCall[];
   lastCall: number;
   searchable: SearchableValue[];
+  schedule: ScheduleState | undefined;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -4068,6 +4388,7 @@ export interface RunStateInit {
   answeredCall?: readonly AnsweredCallInit[] | undefined;
   lastCall?: number | undefined;
   searchable?: readonly SearchableValueInit[] | undefined;
+  schedule?: ScheduleStateInit | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -4114,6 +4435,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.answeredCall !== undefined) for (const item of m.answeredCall) { { const mark = w.begin(490); encodeAnsweredCall(w, item); w.close(mark); } }
   if (m.lastCall !== undefined && m.lastCall !== 0) { w.varint(496); w.varint(m.lastCall); }
   if (m.searchable !== undefined) for (const item of m.searchable) { { const mark = w.begin(506); encodeSearchableValue(w, item); w.close(mark); } }
+  if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -4160,6 +4482,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   const answeredCall_: AnsweredCall[] = [];
   let lastCall_: number = 0;
   const searchable_: SearchableValue[] = [];
+  let schedule_: ScheduleState | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4207,11 +4530,12 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 490: answeredCall_.push(decodeAnsweredCall(r, r.extent(end))); break;
       case 496: lastCall_ = r.varint(); break;
       case 506: searchable_.push(decodeSearchableValue(r, r.extent(end))); break;
+      case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, schedule: schedule_ };
 }
 
 export interface OpenCall {
@@ -6805,6 +7129,7 @@ export interface ListRequest {
   limit: number;
   pageToken: string;
   query: string;
+  schedules: boolean;
 }
 export interface ListRequestInit {
   namespace?: string | undefined;
@@ -6813,6 +7138,7 @@ export interface ListRequestInit {
   limit?: number | undefined;
   pageToken?: string | undefined;
   query?: string | undefined;
+  schedules?: boolean | undefined;
 }
 
 export function encodeListRequest(w: Writer, m: ListRequestInit): void {
@@ -6822,6 +7148,7 @@ export function encodeListRequest(w: Writer, m: ListRequestInit): void {
   if (m.limit !== undefined && m.limit !== 0) { w.varint(32); w.varint(m.limit); }
   if (m.pageToken !== undefined && m.pageToken !== "") { w.text(42, m.pageToken); }
   if (m.query !== undefined && m.query !== "") { w.text(50, m.query); }
+  if (m.schedules === true) { w.varint(720); w.varint(1); }
 }
 
 export function decodeListRequest(r: Reader, end: number): ListRequest {
@@ -6831,6 +7158,7 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
   let limit_: number = 0;
   let pageToken_: string = "";
   let query_: string = "";
+  let schedules_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6841,11 +7169,12 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
       case 32: limit_ = r.varint(); break;
       case 42: pageToken_ = r.text(end); break;
       case 50: query_ = r.text(end); break;
+      case 720: schedules_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_ };
+  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_, schedules: schedules_ };
 }
 
 export interface ListReply {
@@ -6988,6 +7317,7 @@ export interface DescribeReply {
   queue: QueuedStart[];
   ending: Ending[];
   startedBy: StartedBy | undefined;
+  schedule: ScheduleState | undefined;
 }
 export interface DescribeReplyInit {
   summary?: RunSummaryInit | undefined;
@@ -7004,6 +7334,7 @@ export interface DescribeReplyInit {
   queue?: readonly QueuedStartInit[] | undefined;
   ending?: readonly EndingInit[] | undefined;
   startedBy?: StartedByInit | undefined;
+  schedule?: ScheduleStateInit | undefined;
 }
 
 export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
@@ -7021,6 +7352,7 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(98); encodeQueuedStart(w, item); w.close(mark); } }
   if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(106); encodeEnding(w, item); w.close(mark); } }
   if (m.startedBy !== undefined) { { const mark = w.begin(194); encodeStartedBy(w, m.startedBy); w.close(mark); } }
+  if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
 }
 
 export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
@@ -7038,6 +7370,7 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   const queue_: QueuedStart[] = [];
   const ending_: Ending[] = [];
   let startedBy_: StartedBy | undefined;
+  let schedule_: ScheduleState | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7056,11 +7389,12 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 98: queue_.push(decodeQueuedStart(r, r.extent(end))); break;
       case 106: ending_.push(decodeEnding(r, r.extent(end))); break;
       case 194: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
+      case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, schedule: schedule_ };
 }
 
 export interface QueuedStart {
@@ -7222,23 +7556,27 @@ export interface HistoryRequest {
   run: string;
   fromSeq: number;
   follow: boolean;
+  schedule: boolean;
 }
 export interface HistoryRequestInit {
   run?: string | undefined;
   fromSeq?: number | undefined;
   follow?: boolean | undefined;
+  schedule?: boolean | undefined;
 }
 
 export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
   if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
   if (m.fromSeq !== undefined && m.fromSeq !== 0) { w.varint(16); w.varint(m.fromSeq); }
   if (m.follow === true) { w.varint(24); w.varint(1); }
+  if (m.schedule === true) { w.varint(720); w.varint(1); }
 }
 
 export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
   let run_: string = "";
   let fromSeq_: number = 0;
   let follow_: boolean = false;
+  let schedule_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7246,11 +7584,12 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
       case 10: run_ = r.text(end); break;
       case 16: fromSeq_ = r.varint(); break;
       case 24: follow_ = r.varint() !== 0; break;
+      case 720: schedule_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, fromSeq: fromSeq_, follow: follow_ };
+  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_ };
 }
 
 export interface HistoryChunk {
@@ -9153,6 +9492,7 @@ export type ForwardedCommand =
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "pause"; value: PauseRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unpause"; value: UnpauseRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "call"; value: CallRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "schedule"; value: ScheduleCommand }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
 export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "start"; value: StartRequestInit }
@@ -9164,7 +9504,8 @@ export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "resume"; value: ResumeRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "pause"; value: PauseRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "unpause"; value: UnpauseRequestInit }
-  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "call"; value: CallRequestInit };
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "call"; value: CallRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "schedule"; value: ScheduleCommandInit };
 
 export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void {
   if (m.identity !== undefined) { { const mark = w.begin(10); encodeIdentity(w, m.identity); w.close(mark); } }
@@ -9181,6 +9522,7 @@ export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void
     case "pause": { const mark = w.begin(162); encodePauseRequest(w, m.value); w.close(mark); } break;
     case "unpause": { const mark = w.begin(170); encodeUnpauseRequest(w, m.value); w.close(mark); } break;
     case "call": { const mark = w.begin(242); encodeCallRequest(w, m.value); w.close(mark); } break;
+    case "schedule": { const mark = w.begin(722); encodeScheduleCommand(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -9199,6 +9541,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
   let pause_: PauseRequest | undefined;
   let unpause_: UnpauseRequest | undefined;
   let call_: CallRequest | undefined;
+  let schedule_: ScheduleCommand | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -9216,6 +9559,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
       case 162: pause_ = decodePauseRequest(r, r.extent(end)); choice = 20; break;
       case 170: unpause_ = decodeUnpauseRequest(r, r.extent(end)); choice = 21; break;
       case 242: call_ = decodeCallRequest(r, r.extent(end)); choice = 30; break;
+      case 722: schedule_ = decodeScheduleCommand(r, r.extent(end)); choice = 90; break;
       default: r.skip(tag, end);
     }
   }
@@ -9230,6 +9574,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
     : choice === 20 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "pause", value: pause_ as PauseRequest }
     : choice === 21 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "unpause", value: unpause_ as UnpauseRequest }
     : choice === 30 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "call", value: call_ as CallRequest }
+    : choice === 90 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "schedule", value: schedule_ as ScheduleCommand }
     : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
 }
 
@@ -9242,6 +9587,7 @@ export type ForwardedReply =
   | {  kind: "resumed"; value: ResumeReply }
   | {  kind: "refused"; value: ForwardRefusal }
   | {  kind: "called"; value: CallReply }
+  | {  kind: "scheduled"; value: ScheduleReply }
   | {  kind: "unknown" };
 export type ForwardedReplyInit =
   | {  kind: "start"; value: StartReplyInit }
@@ -9251,7 +9597,8 @@ export type ForwardedReplyInit =
   | {  kind: "done"; value: CancelReplyInit }
   | {  kind: "resumed"; value: ResumeReplyInit }
   | {  kind: "refused"; value: ForwardRefusalInit }
-  | {  kind: "called"; value: CallReplyInit };
+  | {  kind: "called"; value: CallReplyInit }
+  | {  kind: "scheduled"; value: ScheduleReplyInit };
 
 export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
   switch (m.kind) {
@@ -9263,6 +9610,7 @@ export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
     case "resumed": { const mark = w.begin(50); encodeResumeReply(w, m.value); w.close(mark); } break;
     case "refused": { const mark = w.begin(58); encodeForwardRefusal(w, m.value); w.close(mark); } break;
     case "called": { const mark = w.begin(242); encodeCallReply(w, m.value); w.close(mark); } break;
+    case "scheduled": { const mark = w.begin(722); encodeScheduleReply(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -9276,6 +9624,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
   let resumed_: ResumeReply | undefined;
   let refused_: ForwardRefusal | undefined;
   let called_: CallReply | undefined;
+  let scheduled_: ScheduleReply | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -9288,6 +9637,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
       case 50: resumed_ = decodeResumeReply(r, r.extent(end)); choice = 6; break;
       case 58: refused_ = decodeForwardRefusal(r, r.extent(end)); choice = 7; break;
       case 242: called_ = decodeCallReply(r, r.extent(end)); choice = 30; break;
+      case 722: scheduled_ = decodeScheduleReply(r, r.extent(end)); choice = 90; break;
       default: r.skip(tag, end);
     }
   }
@@ -9300,6 +9650,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
     : choice === 6 ? { kind: "resumed", value: resumed_ as ResumeReply }
     : choice === 7 ? { kind: "refused", value: refused_ as ForwardRefusal }
     : choice === 30 ? { kind: "called", value: called_ as CallReply }
+    : choice === 90 ? { kind: "scheduled", value: scheduled_ as ScheduleReply }
     : { kind: "unknown" };
 }
 
@@ -12853,6 +13204,16 @@ export const OverlapPolicy = {
 } as const;
 export type OverlapPolicy = (typeof OverlapPolicy)[keyof typeof OverlapPolicy];
 
+export const InstantOutcome = {
+  unspecified: 0,
+  started: 1,
+  waits: 2,
+  skipped: 3,
+  replaces: 4,
+  refused: 5,
+} as const;
+export type InstantOutcome = (typeof InstantOutcome)[keyof typeof InstantOutcome];
+
 export interface ScheduleSpec {
   cron: string[];
   zone: string;
@@ -12923,6 +13284,628 @@ export function decodeScheduleSpec(r: Reader, end: number): ScheduleSpec {
   return { cron: cron_, zone: zone_, skipped: skipped_, repeated: repeated_, everyMs: everyMs_, offsetMs: offsetMs_, atMs: atMs_, fromMs: fromMs_, untilMs: untilMs_, jitterMs: jitterMs_ };
 }
 
+export interface ScheduleAction {
+  type: string;
+  input: Payload | undefined;
+  deadlineMs: number;
+}
+export interface ScheduleActionInit {
+  type?: string | undefined;
+  input?: PayloadInit | undefined;
+  deadlineMs?: number | undefined;
+}
+
+export function encodeScheduleAction(w: Writer, m: ScheduleActionInit): void {
+  if (m.type !== undefined && m.type !== "") { w.text(10, m.type); }
+  if (m.input !== undefined) { { const mark = w.begin(18); encodePayload(w, m.input); w.close(mark); } }
+  if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(24); w.varint(m.deadlineMs); }
+}
+
+export function decodeScheduleAction(r: Reader, end: number): ScheduleAction {
+  let type_: string = "";
+  let input_: Payload | undefined;
+  let deadlineMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: type_ = r.text(end); break;
+      case 18: input_ = decodePayload(r, r.extent(end)); break;
+      case 24: deadlineMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { type: type_, input: input_, deadlineMs: deadlineMs_ };
+}
+
+export interface SchedulePolicy {
+  overlap: number;
+  catchUpMs: number;
+}
+export interface SchedulePolicyInit {
+  overlap?: number | undefined;
+  catchUpMs?: number | undefined;
+}
+
+export function encodeSchedulePolicy(w: Writer, m: SchedulePolicyInit): void {
+  if (m.overlap !== undefined && m.overlap !== 0) { w.varint(8); w.varint(m.overlap); }
+  if (m.catchUpMs !== undefined && m.catchUpMs !== 0) { w.varint(16); w.varint(m.catchUpMs); }
+}
+
+export function decodeSchedulePolicy(r: Reader, end: number): SchedulePolicy {
+  let overlap_: number = 0;
+  let catchUpMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: overlap_ = r.varint(); break;
+      case 16: catchUpMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { overlap: overlap_, catchUpMs: catchUpMs_ };
+}
+
+export interface ScheduleConfig {
+  spec: ScheduleSpec | undefined;
+  action: ScheduleAction | undefined;
+  policy: SchedulePolicy | undefined;
+  note: string;
+}
+export interface ScheduleConfigInit {
+  spec?: ScheduleSpecInit | undefined;
+  action?: ScheduleActionInit | undefined;
+  policy?: SchedulePolicyInit | undefined;
+  note?: string | undefined;
+}
+
+export function encodeScheduleConfig(w: Writer, m: ScheduleConfigInit): void {
+  if (m.spec !== undefined) { { const mark = w.begin(10); encodeScheduleSpec(w, m.spec); w.close(mark); } }
+  if (m.action !== undefined) { { const mark = w.begin(18); encodeScheduleAction(w, m.action); w.close(mark); } }
+  if (m.policy !== undefined) { { const mark = w.begin(26); encodeSchedulePolicy(w, m.policy); w.close(mark); } }
+  if (m.note !== undefined && m.note !== "") { w.text(34, m.note); }
+}
+
+export function decodeScheduleConfig(r: Reader, end: number): ScheduleConfig {
+  let spec_: ScheduleSpec | undefined;
+  let action_: ScheduleAction | undefined;
+  let policy_: SchedulePolicy | undefined;
+  let note_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: spec_ = decodeScheduleSpec(r, r.extent(end)); break;
+      case 18: action_ = decodeScheduleAction(r, r.extent(end)); break;
+      case 26: policy_ = decodeSchedulePolicy(r, r.extent(end)); break;
+      case 34: note_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { spec: spec_, action: action_, policy: policy_, note: note_ };
+}
+
+export interface ScheduleNext {
+  atMs: number;
+  dueMs: number;
+}
+export interface ScheduleNextInit {
+  atMs?: number | undefined;
+  dueMs?: number | undefined;
+}
+
+export function encodeScheduleNext(w: Writer, m: ScheduleNextInit): void {
+  if (m.atMs !== undefined && m.atMs !== 0) { w.varint(8); w.varint(m.atMs); }
+  if (m.dueMs !== undefined && m.dueMs !== 0) { w.varint(16); w.varint(m.dueMs); }
+}
+
+export function decodeScheduleNext(r: Reader, end: number): ScheduleNext {
+  let atMs_: number = 0;
+  let dueMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: atMs_ = r.varint(); break;
+      case 16: dueMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { atMs: atMs_, dueMs: dueMs_ };
+}
+
+export interface ScheduleWaiting {
+  atMs: number;
+  instance: string;
+  atOnce: boolean;
+}
+export interface ScheduleWaitingInit {
+  atMs?: number | undefined;
+  instance?: string | undefined;
+  atOnce?: boolean | undefined;
+}
+
+export function encodeScheduleWaiting(w: Writer, m: ScheduleWaitingInit): void {
+  if (m.atMs !== undefined && m.atMs !== 0) { w.varint(8); w.varint(m.atMs); }
+  if (m.instance !== undefined && m.instance !== "") { w.text(18, m.instance); }
+  if (m.atOnce === true) { w.varint(24); w.varint(1); }
+}
+
+export function decodeScheduleWaiting(r: Reader, end: number): ScheduleWaiting {
+  let atMs_: number = 0;
+  let instance_: string = "";
+  let atOnce_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: atMs_ = r.varint(); break;
+      case 18: instance_ = r.text(end); break;
+      case 24: atOnce_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { atMs: atMs_, instance: instance_, atOnce: atOnce_ };
+}
+
+export interface ScheduleCounts {
+  started: number;
+  skipped: number;
+  missed: number;
+  refused: number;
+}
+export interface ScheduleCountsInit {
+  started?: number | undefined;
+  skipped?: number | undefined;
+  missed?: number | undefined;
+  refused?: number | undefined;
+}
+
+export function encodeScheduleCounts(w: Writer, m: ScheduleCountsInit): void {
+  if (m.started !== undefined && m.started !== 0) { w.varint(8); w.varint(m.started); }
+  if (m.skipped !== undefined && m.skipped !== 0) { w.varint(16); w.varint(m.skipped); }
+  if (m.missed !== undefined && m.missed !== 0) { w.varint(24); w.varint(m.missed); }
+  if (m.refused !== undefined && m.refused !== 0) { w.varint(32); w.varint(m.refused); }
+}
+
+export function decodeScheduleCounts(r: Reader, end: number): ScheduleCounts {
+  let started_: number = 0;
+  let skipped_: number = 0;
+  let missed_: number = 0;
+  let refused_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: started_ = r.varint(); break;
+      case 16: skipped_ = r.varint(); break;
+      case 24: missed_ = r.varint(); break;
+      case 32: refused_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { started: started_, skipped: skipped_, missed: missed_, refused: refused_ };
+}
+
+export interface ScheduleState {
+  config: ScheduleConfig | undefined;
+  paused: boolean;
+  pauseReason: string;
+  next: ScheduleNext | undefined;
+  waiting: ScheduleWaiting[];
+  counts: ScheduleCounts | undefined;
+  recent: ScheduleFire[];
+  updatedMs: number;
+}
+export interface ScheduleStateInit {
+  config?: ScheduleConfigInit | undefined;
+  paused?: boolean | undefined;
+  pauseReason?: string | undefined;
+  next?: ScheduleNextInit | undefined;
+  waiting?: readonly ScheduleWaitingInit[] | undefined;
+  counts?: ScheduleCountsInit | undefined;
+  recent?: readonly ScheduleFireInit[] | undefined;
+  updatedMs?: number | undefined;
+}
+
+export function encodeScheduleState(w: Writer, m: ScheduleStateInit): void {
+  if (m.config !== undefined) { { const mark = w.begin(10); encodeScheduleConfig(w, m.config); w.close(mark); } }
+  if (m.paused === true) { w.varint(16); w.varint(1); }
+  if (m.pauseReason !== undefined && m.pauseReason !== "") { w.text(26, m.pauseReason); }
+  if (m.next !== undefined) { { const mark = w.begin(34); encodeScheduleNext(w, m.next); w.close(mark); } }
+  if (m.waiting !== undefined) for (const item of m.waiting) { { const mark = w.begin(42); encodeScheduleWaiting(w, item); w.close(mark); } }
+  if (m.counts !== undefined) { { const mark = w.begin(50); encodeScheduleCounts(w, m.counts); w.close(mark); } }
+  if (m.recent !== undefined) for (const item of m.recent) { { const mark = w.begin(58); encodeScheduleFire(w, item); w.close(mark); } }
+  if (m.updatedMs !== undefined && m.updatedMs !== 0) { w.varint(64); w.varint(m.updatedMs); }
+}
+
+export function decodeScheduleState(r: Reader, end: number): ScheduleState {
+  let config_: ScheduleConfig | undefined;
+  let paused_: boolean = false;
+  let pauseReason_: string = "";
+  let next_: ScheduleNext | undefined;
+  const waiting_: ScheduleWaiting[] = [];
+  let counts_: ScheduleCounts | undefined;
+  const recent_: ScheduleFire[] = [];
+  let updatedMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: config_ = decodeScheduleConfig(r, r.extent(end)); break;
+      case 16: paused_ = r.varint() !== 0; break;
+      case 26: pauseReason_ = r.text(end); break;
+      case 34: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      case 42: waiting_.push(decodeScheduleWaiting(r, r.extent(end))); break;
+      case 50: counts_ = decodeScheduleCounts(r, r.extent(end)); break;
+      case 58: recent_.push(decodeScheduleFire(r, r.extent(end))); break;
+      case 64: updatedMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { config: config_, paused: paused_, pauseReason: pauseReason_, next: next_, waiting: waiting_, counts: counts_, recent: recent_, updatedMs: updatedMs_ };
+}
+
+export interface ScheduleFire {
+  atMs: number;
+  instance: string;
+  op: number;
+  outcome: number;
+  status: number;
+}
+export interface ScheduleFireInit {
+  atMs?: number | undefined;
+  instance?: string | undefined;
+  op?: number | undefined;
+  outcome?: number | undefined;
+  status?: number | undefined;
+}
+
+export function encodeScheduleFire(w: Writer, m: ScheduleFireInit): void {
+  if (m.atMs !== undefined && m.atMs !== 0) { w.varint(8); w.varint(m.atMs); }
+  if (m.instance !== undefined && m.instance !== "") { w.text(18, m.instance); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.outcome !== undefined && m.outcome !== 0) { w.varint(32); w.varint(m.outcome); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(40); w.varint(m.status); }
+}
+
+export function decodeScheduleFire(r: Reader, end: number): ScheduleFire {
+  let atMs_: number = 0;
+  let instance_: string = "";
+  let op_: number = 0;
+  let outcome_: number = 0;
+  let status_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: atMs_ = r.varint(); break;
+      case 18: instance_ = r.text(end); break;
+      case 24: op_ = r.varint(); break;
+      case 32: outcome_ = r.varint(); break;
+      case 40: status_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { atMs: atMs_, instance: instance_, op: op_, outcome: outcome_, status: status_ };
+}
+
+export type ScheduleCommand =
+  | { schedule: string; kind: "create"; value: ScheduleCreation }
+  | { schedule: string; kind: "update"; value: ScheduleConfig }
+  | { schedule: string; kind: "pause"; value: ScheduleNote }
+  | { schedule: string; kind: "resume"; value: ScheduleNote }
+  | { schedule: string; kind: "trigger"; value: ScheduleNote }
+  | { schedule: string; kind: "backfill"; value: ScheduleBackfill }
+  | { schedule: string; kind: "delete"; value: ScheduleNote }
+  | { schedule: string; kind: "unknown" };
+export type ScheduleCommandInit =
+  | { schedule?: string | undefined; kind: "create"; value: ScheduleCreationInit }
+  | { schedule?: string | undefined; kind: "update"; value: ScheduleConfigInit }
+  | { schedule?: string | undefined; kind: "pause"; value: ScheduleNoteInit }
+  | { schedule?: string | undefined; kind: "resume"; value: ScheduleNoteInit }
+  | { schedule?: string | undefined; kind: "trigger"; value: ScheduleNoteInit }
+  | { schedule?: string | undefined; kind: "backfill"; value: ScheduleBackfillInit }
+  | { schedule?: string | undefined; kind: "delete"; value: ScheduleNoteInit };
+
+export function encodeScheduleCommand(w: Writer, m: ScheduleCommandInit): void {
+  if (m.schedule !== undefined && m.schedule !== "") { w.text(10, m.schedule); }
+  switch (m.kind) {
+    case "create": { const mark = w.begin(18); encodeScheduleCreation(w, m.value); w.close(mark); } break;
+    case "update": { const mark = w.begin(26); encodeScheduleConfig(w, m.value); w.close(mark); } break;
+    case "pause": { const mark = w.begin(34); encodeScheduleNote(w, m.value); w.close(mark); } break;
+    case "resume": { const mark = w.begin(42); encodeScheduleNote(w, m.value); w.close(mark); } break;
+    case "trigger": { const mark = w.begin(50); encodeScheduleNote(w, m.value); w.close(mark); } break;
+    case "backfill": { const mark = w.begin(58); encodeScheduleBackfill(w, m.value); w.close(mark); } break;
+    case "delete": { const mark = w.begin(66); encodeScheduleNote(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodeScheduleCommand(r: Reader, end: number): ScheduleCommand {
+  let schedule_: string = "";
+  let choice = 0;
+  let create_: ScheduleCreation | undefined;
+  let update_: ScheduleConfig | undefined;
+  let pause_: ScheduleNote | undefined;
+  let resume_: ScheduleNote | undefined;
+  let trigger_: ScheduleNote | undefined;
+  let backfill_: ScheduleBackfill | undefined;
+  let delete_: ScheduleNote | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: schedule_ = r.text(end); break;
+      case 18: create_ = decodeScheduleCreation(r, r.extent(end)); choice = 2; break;
+      case 26: update_ = decodeScheduleConfig(r, r.extent(end)); choice = 3; break;
+      case 34: pause_ = decodeScheduleNote(r, r.extent(end)); choice = 4; break;
+      case 42: resume_ = decodeScheduleNote(r, r.extent(end)); choice = 5; break;
+      case 50: trigger_ = decodeScheduleNote(r, r.extent(end)); choice = 6; break;
+      case 58: backfill_ = decodeScheduleBackfill(r, r.extent(end)); choice = 7; break;
+      case 66: delete_ = decodeScheduleNote(r, r.extent(end)); choice = 8; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 2 ? { schedule: schedule_, kind: "create", value: create_ as ScheduleCreation }
+    : choice === 3 ? { schedule: schedule_, kind: "update", value: update_ as ScheduleConfig }
+    : choice === 4 ? { schedule: schedule_, kind: "pause", value: pause_ as ScheduleNote }
+    : choice === 5 ? { schedule: schedule_, kind: "resume", value: resume_ as ScheduleNote }
+    : choice === 6 ? { schedule: schedule_, kind: "trigger", value: trigger_ as ScheduleNote }
+    : choice === 7 ? { schedule: schedule_, kind: "backfill", value: backfill_ as ScheduleBackfill }
+    : choice === 8 ? { schedule: schedule_, kind: "delete", value: delete_ as ScheduleNote }
+    : { schedule: schedule_, kind: "unknown" };
+}
+
+export interface ScheduleCreation {
+  config: ScheduleConfig | undefined;
+  paused: boolean;
+}
+export interface ScheduleCreationInit {
+  config?: ScheduleConfigInit | undefined;
+  paused?: boolean | undefined;
+}
+
+export function encodeScheduleCreation(w: Writer, m: ScheduleCreationInit): void {
+  if (m.config !== undefined) { { const mark = w.begin(10); encodeScheduleConfig(w, m.config); w.close(mark); } }
+  if (m.paused === true) { w.varint(16); w.varint(1); }
+}
+
+export function decodeScheduleCreation(r: Reader, end: number): ScheduleCreation {
+  let config_: ScheduleConfig | undefined;
+  let paused_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: config_ = decodeScheduleConfig(r, r.extent(end)); break;
+      case 16: paused_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { config: config_, paused: paused_ };
+}
+
+export interface ScheduleNote {
+  reason: string;
+}
+export interface ScheduleNoteInit {
+  reason?: string | undefined;
+}
+
+export function encodeScheduleNote(w: Writer, m: ScheduleNoteInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeScheduleNote(r: Reader, end: number): ScheduleNote {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
+export interface ScheduleBackfill {
+  fromMs: number;
+  toMs: number;
+  atOnce: boolean;
+}
+export interface ScheduleBackfillInit {
+  fromMs?: number | undefined;
+  toMs?: number | undefined;
+  atOnce?: boolean | undefined;
+}
+
+export function encodeScheduleBackfill(w: Writer, m: ScheduleBackfillInit): void {
+  if (m.fromMs !== undefined && m.fromMs !== 0) { w.varint(8); w.varint(m.fromMs); }
+  if (m.toMs !== undefined && m.toMs !== 0) { w.varint(16); w.varint(m.toMs); }
+  if (m.atOnce === true) { w.varint(24); w.varint(1); }
+}
+
+export function decodeScheduleBackfill(r: Reader, end: number): ScheduleBackfill {
+  let fromMs_: number = 0;
+  let toMs_: number = 0;
+  let atOnce_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: fromMs_ = r.varint(); break;
+      case 16: toMs_ = r.varint(); break;
+      case 24: atOnce_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { fromMs: fromMs_, toMs: toMs_, atOnce: atOnce_ };
+}
+
+export interface ScheduleReply {
+  next: ScheduleNext | undefined;
+  instance: string;
+  outcome: number;
+  count: number;
+}
+export interface ScheduleReplyInit {
+  next?: ScheduleNextInit | undefined;
+  instance?: string | undefined;
+  outcome?: number | undefined;
+  count?: number | undefined;
+}
+
+export function encodeScheduleReply(w: Writer, m: ScheduleReplyInit): void {
+  if (m.next !== undefined) { { const mark = w.begin(10); encodeScheduleNext(w, m.next); w.close(mark); } }
+  if (m.instance !== undefined && m.instance !== "") { w.text(18, m.instance); }
+  if (m.outcome !== undefined && m.outcome !== 0) { w.varint(24); w.varint(m.outcome); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(32); w.varint(m.count); }
+}
+
+export function decodeScheduleReply(r: Reader, end: number): ScheduleReply {
+  let next_: ScheduleNext | undefined;
+  let instance_: string = "";
+  let outcome_: number = 0;
+  let count_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: next_ = decodeScheduleNext(r, r.extent(end)); break;
+      case 18: instance_ = r.text(end); break;
+      case 24: outcome_ = r.varint(); break;
+      case 32: count_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { next: next_, instance: instance_, outcome: outcome_, count: count_ };
+}
+
+export interface PreviewRequest {
+  spec: ScheduleSpec | undefined;
+  schedule: string;
+  afterMs: number;
+  count: number;
+}
+export interface PreviewRequestInit {
+  spec?: ScheduleSpecInit | undefined;
+  schedule?: string | undefined;
+  afterMs?: number | undefined;
+  count?: number | undefined;
+}
+
+export function encodePreviewRequest(w: Writer, m: PreviewRequestInit): void {
+  if (m.spec !== undefined) { { const mark = w.begin(10); encodeScheduleSpec(w, m.spec); w.close(mark); } }
+  if (m.schedule !== undefined && m.schedule !== "") { w.text(18, m.schedule); }
+  if (m.afterMs !== undefined && m.afterMs !== 0) { w.varint(24); w.varint(m.afterMs); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(32); w.varint(m.count); }
+}
+
+export function decodePreviewRequest(r: Reader, end: number): PreviewRequest {
+  let spec_: ScheduleSpec | undefined;
+  let schedule_: string = "";
+  let afterMs_: number = 0;
+  let count_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: spec_ = decodeScheduleSpec(r, r.extent(end)); break;
+      case 18: schedule_ = r.text(end); break;
+      case 24: afterMs_ = r.varint(); break;
+      case 32: count_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { spec: spec_, schedule: schedule_, afterMs: afterMs_, count: count_ };
+}
+
+export interface PreviewReply {
+  instant: PreviewedInstant[];
+}
+export interface PreviewReplyInit {
+  instant?: readonly PreviewedInstantInit[] | undefined;
+}
+
+export function encodePreviewReply(w: Writer, m: PreviewReplyInit): void {
+  if (m.instant !== undefined) for (const item of m.instant) { { const mark = w.begin(10); encodePreviewedInstant(w, item); w.close(mark); } }
+}
+
+export function decodePreviewReply(r: Reader, end: number): PreviewReply {
+  const instant_: PreviewedInstant[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: instant_.push(decodePreviewedInstant(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { instant: instant_ };
+}
+
+export interface PreviewedInstant {
+  atMs: number;
+  dueMs: number;
+  aheadMs: number;
+  behind: boolean;
+  change: string;
+}
+export interface PreviewedInstantInit {
+  atMs?: number | undefined;
+  dueMs?: number | undefined;
+  aheadMs?: number | undefined;
+  behind?: boolean | undefined;
+  change?: string | undefined;
+}
+
+export function encodePreviewedInstant(w: Writer, m: PreviewedInstantInit): void {
+  if (m.atMs !== undefined && m.atMs !== 0) { w.varint(8); w.varint(m.atMs); }
+  if (m.dueMs !== undefined && m.dueMs !== 0) { w.varint(16); w.varint(m.dueMs); }
+  if (m.aheadMs !== undefined && m.aheadMs !== 0) { w.varint(24); w.varint(m.aheadMs); }
+  if (m.behind === true) { w.varint(32); w.varint(1); }
+  if (m.change !== undefined && m.change !== "") { w.text(42, m.change); }
+}
+
+export function decodePreviewedInstant(r: Reader, end: number): PreviewedInstant {
+  let atMs_: number = 0;
+  let dueMs_: number = 0;
+  let aheadMs_: number = 0;
+  let behind_: boolean = false;
+  let change_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: atMs_ = r.varint(); break;
+      case 16: dueMs_ = r.varint(); break;
+      case 24: aheadMs_ = r.varint(); break;
+      case 32: behind_ = r.varint() !== 0; break;
+      case 42: change_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { atMs: atMs_, dueMs: dueMs_, aheadMs: aheadMs_, behind: behind_, change: change_ };
+}
+
 /** What happens to a run: a kind and its body. */
 export type RunEvent =
   | { readonly kind: typeof EventKind.runStarted; readonly body: RunStarted }
@@ -12971,7 +13954,16 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.childEnded; readonly body: ChildEnded }
   | { readonly kind: typeof EventKind.cancelSent; readonly body: CancelSent }
   | { readonly kind: typeof EventKind.cancelSettled; readonly body: CancelSettled }
-  | { readonly kind: typeof EventKind.cancelSendCancelled; readonly body: CancelSendCancelled };
+  | { readonly kind: typeof EventKind.cancelSendCancelled; readonly body: CancelSendCancelled }
+  | { readonly kind: typeof EventKind.scheduleCreated; readonly body: ScheduleCreated }
+  | { readonly kind: typeof EventKind.scheduleUpdated; readonly body: ScheduleUpdated }
+  | { readonly kind: typeof EventKind.schedulePaused; readonly body: SchedulePaused }
+  | { readonly kind: typeof EventKind.scheduleResumed; readonly body: ScheduleResumed }
+  | { readonly kind: typeof EventKind.scheduleFired; readonly body: ScheduleFired }
+  | { readonly kind: typeof EventKind.scheduleMissed; readonly body: ScheduleMissed }
+  | { readonly kind: typeof EventKind.scheduleTriggered; readonly body: ScheduleTriggered }
+  | { readonly kind: typeof EventKind.scheduleBackfilled; readonly body: ScheduleBackfilled }
+  | { readonly kind: typeof EventKind.scheduleDeleted; readonly body: ScheduleDeleted };
 
 /** Writes the body that belongs to the event's kind. */
 export function encodeRunEvent(w: Writer, e: RunEvent): void {
@@ -13023,6 +14015,15 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 79: return encodeCancelSent(w, e.body);
     case 96: return encodeCancelSettled(w, e.body);
     case 97: return encodeCancelSendCancelled(w, e.body);
+    case 160: return encodeScheduleCreated(w, e.body);
+    case 161: return encodeScheduleUpdated(w, e.body);
+    case 162: return encodeSchedulePaused(w, e.body);
+    case 163: return encodeScheduleResumed(w, e.body);
+    case 164: return encodeScheduleFired(w, e.body);
+    case 165: return encodeScheduleMissed(w, e.body);
+    case 166: return encodeScheduleTriggered(w, e.body);
+    case 167: return encodeScheduleBackfilled(w, e.body);
+    case 168: return encodeScheduleDeleted(w, e.body);
   }
 }
 
@@ -13076,6 +14077,15 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 79: return { kind: EventKind.cancelSent, body: decodeCancelSent(r, end) };
     case 96: return { kind: EventKind.cancelSettled, body: decodeCancelSettled(r, end) };
     case 97: return { kind: EventKind.cancelSendCancelled, body: decodeCancelSendCancelled(r, end) };
+    case 160: return { kind: EventKind.scheduleCreated, body: decodeScheduleCreated(r, end) };
+    case 161: return { kind: EventKind.scheduleUpdated, body: decodeScheduleUpdated(r, end) };
+    case 162: return { kind: EventKind.schedulePaused, body: decodeSchedulePaused(r, end) };
+    case 163: return { kind: EventKind.scheduleResumed, body: decodeScheduleResumed(r, end) };
+    case 164: return { kind: EventKind.scheduleFired, body: decodeScheduleFired(r, end) };
+    case 165: return { kind: EventKind.scheduleMissed, body: decodeScheduleMissed(r, end) };
+    case 166: return { kind: EventKind.scheduleTriggered, body: decodeScheduleTriggered(r, end) };
+    case 167: return { kind: EventKind.scheduleBackfilled, body: decodeScheduleBackfilled(r, end) };
+    case 168: return { kind: EventKind.scheduleDeleted, body: decodeScheduleDeleted(r, end) };
     default: return undefined;
   }
 }

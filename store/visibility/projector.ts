@@ -10,13 +10,13 @@
  * Rows stay where they are then: whose they are follows from their keys.
  */
 import type { Database } from "bun:sqlite";
-import { asShardId, assert, firstDataShard, type Index, type KeyRange, type Partition, type RunId, runOf, type ShardId } from "#core/base";
+import { asShardId, assert, firstDataShard, type Index, type KeyRange, type RunId, type ShardId } from "#core/base";
 import { decodeEvent, decodeShardChange, type Event, EventKind, fromBytes, Reader, type ShardAbsorbed, type ShardChange } from "#proto";
 import { type DerivedOptions, openDerived } from "../derived-database.ts";
 import { eventKind } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
 import { RunRebuild } from "./run-rebuild.ts";
-import { type Columns, changedBy, changeRow, changesRow, expiredRows, startedRow } from "./run-row.ts";
+import { beginsRow, type Columns, changedBy, changeRow, changesRow, expiredRows, rowName, startedRow } from "./run-row.ts";
 import { type StoredRun, visibilityFormat } from "./schema.ts";
 
 export interface ProjectorOptions extends DerivedOptions {
@@ -240,7 +240,7 @@ export class Projector {
       if (!changesRow(kind)) continue;
       // A copy: the record's bytes are the log's.
       const event = fromBytes(decodeEvent, bytes.slice());
-      if (event.partition.startsWith("run/")) this.changes.push({ index: record.index, event });
+      if (rowName(event.partition) !== undefined) this.changes.push({ index: record.index, event });
     }
   }
 
@@ -266,8 +266,9 @@ export class Projector {
   }
 
   private change({ index, event }: Change): void {
-    const run = runOf(event.partition as Partition);
-    if (event.kind === EventKind.runStarted) return this.start(run, event, index);
+    const run = rowName(event.partition);
+    if (run === undefined) return;
+    if (beginsRow(event.kind)) return this.start(run, event, index);
     if (event.kind === EventKind.historyExpired) return this.expire(run, event, index);
     const set: Columns = { ...changedBy(event), last_index: index };
     const begun = this.begun.get(run);

@@ -6,11 +6,11 @@
  * and seq; so an event that comes twice counts once.
  */
 import type { Database } from "bun:sqlite";
-import { fromHex, HopError, type KeyRange, type Partition, type RunId, runOf, toHex } from "#core/base";
+import { fromHex, HopError, type KeyRange, type Partition, type RunId, toHex } from "#core/base";
 import { decodeEvent, decodeRecord, type Event, EventKind, fromBytes } from "#proto";
 import { eventKind, eventSeq } from "../event-head.ts";
 import type { LogRecord } from "../log/log-store.ts";
-import { type Columns, changedBy, changeRow, changesRow, expiredRows, keyOf, startedRow } from "./run-row.ts";
+import { beginsRow, type Columns, changedBy, changeRow, changesRow, expiredRows, keyOf, rowName, startedRow } from "./run-row.ts";
 import type { StoredRun } from "./schema.ts";
 
 /** An event and the index of the record that holds it. */
@@ -57,9 +57,8 @@ export class RunRebuild {
   add(events: Iterable<PlacedEvent>): void {
     const told: Told[] = [];
     for (const { partition, seq, index, event: bytes } of events) {
-      if (!partition.startsWith("run/") || !changesRow(eventKind(bytes))) continue;
-      const run = runOf(partition);
-      if (!this.isIn(run)) continue;
+      const run = rowName(partition);
+      if (run === undefined || !changesRow(eventKind(bytes)) || !this.isIn(run)) continue;
       const event = fromBytes(decodeEvent, bytes);
       told.push({ run, seq, ...saidBy(run, event, index) });
     }
@@ -133,7 +132,7 @@ export class RunRebuild {
 }
 
 function saidBy(run: RunId, event: Event, index: number): Pick<Told, "what" | "says"> {
-  if (event.kind === EventKind.runStarted) return { what: "start", says: said(startedRow(run, event, index)) };
+  if (beginsRow(event.kind)) return { what: "start", says: said(startedRow(run, event, index)) };
   if (event.kind === EventKind.historyExpired)
     return { what: "expired", says: JSON.stringify(expiredRows(run, event, index).map((row) => said(row))) };
   return { what: "change", says: said({ ...changedBy(event), last_index: index }) };

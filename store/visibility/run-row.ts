@@ -1,5 +1,5 @@
 /** What the events of a run say of its rows. */
-import { instanceOf, keyOfDigest, limits, namespaceOf, type RunId, runPartition } from "#core/base";
+import { instanceOf, isSchedule, keyOfDigest, limits, namespaceOf, type Partition, type RunId, runOf, runPartition } from "#core/base";
 import {
   decodeCancelRequested,
   decodeHistoryExpired,
@@ -10,6 +10,10 @@ import {
   decodeRunResumed,
   decodeRunStarted,
   decodeRunTerminated,
+  decodeScheduleCreated,
+  decodeScheduleDeleted,
+  decodeSchedulePaused,
+  decodeScheduleUpdated,
   decodeSearchableSet,
   type Event,
   EventKind,
@@ -40,23 +44,39 @@ function patched(before: string, patch: string): string {
 }
 
 /** Events of other kinds change no row. */
-export const changesRow = (kind: number) =>
-  (kind >= EventKind.runStarted && kind <= EventKind.historyExpired) ||
-  kind === EventKind.runPaused ||
-  kind === EventKind.runUnpaused ||
-  kind === EventKind.searchableSet;
+export const changesRow = (kind: number) => (kind >= EventKind.runStarted && kind <= EventKind.historyExpired) || otherKinds.has(kind);
+
+const otherKinds: ReadonlySet<number> = new Set([
+  EventKind.scheduleCreated,
+  EventKind.scheduleUpdated,
+  EventKind.schedulePaused,
+  EventKind.scheduleResumed,
+  EventKind.scheduleDeleted,
+  EventKind.runPaused,
+  EventKind.runUnpaused,
+  EventKind.searchableSet,
+]);
+
+/** Whose row the partition has; undefined where it has none. A schedule's row is named as its partition, so that it is no run's. */
+export function rowName(partition: string): RunId | undefined {
+  if (isSchedule(partition)) return partition as RunId;
+  return partition.startsWith("run/") ? runOf(partition as Partition) : undefined;
+}
+
+export const beginsRow = (kind: number) => kind === EventKind.runStarted || kind === EventKind.scheduleCreated;
 
 /** The row that a start in the record at `index` begins. */
 export function startedRow(run: RunId, event: Event, index: number): StoredRun {
-  const { generation, type, bundle } = fromBytes(decodeRunStarted, event.payload);
+  const { generation, type, bundle, paused = false } = begunBy(event);
+  const address = isSchedule(run) ? runOf(run as string as Partition) : run;
   return {
     key: keyOf(run),
     run,
     generation,
-    namespace: namespaceOf(run),
-    instance: instanceOf(run),
+    namespace: namespaceOf(address),
+    instance: instanceOf(address),
     type,
-    status: RunStatus.running,
+    status: paused ? RunStatus.paused : RunStatus.running,
     started_ms: event.timeMs,
     closed_ms: 0,
     bundle,
@@ -66,6 +86,19 @@ export function startedRow(run: RunId, event: Event, index: number): StoredRun {
     expired_ms: 0,
     searchable: "{}",
   };
+}
+
+interface Begun {
+  readonly generation: number;
+  readonly type: string;
+  readonly bundle: Uint8Array;
+  readonly paused?: boolean;
+}
+
+function begunBy({ kind, payload }: Event): Begun {
+  if (kind === EventKind.runStarted) return fromBytes(decodeRunStarted, payload);
+  const { generation, config, paused } = fromBytes(decodeScheduleCreated, payload);
+  return { generation, type: config?.action?.type ?? "", bundle: new Uint8Array(0), paused };
 }
 
 /** The rows that are left of ended runs, when the event in the record at `index` gives their histories up. */
@@ -96,6 +129,12 @@ export function changedBy(event: Event): Columns {
       return { cancel_requested: 1, note: cut(fromBytes(decodeCancelRequested, event.payload).reason) };
     case EventKind.runBlocked:
       return { status: RunStatus.blocked, note: cut(fromBytes(decodeRunBlocked, event.payload).message) };
+    case EventKind.scheduleUpdated:
+      return { type: fromBytes(decodeScheduleUpdated, event.payload).config?.action?.type ?? "" };
+    case EventKind.schedulePaused:
+      return { status: RunStatus.paused, note: cut(fromBytes(decodeSchedulePaused, event.payload).reason) };
+    case EventKind.scheduleResumed:
+      return { status: RunStatus.running, note: "" };
     case EventKind.runResumed:
       return { status: RunStatus.running, note: "", bundle: fromBytes(decodeRunResumed, event.payload).bundle };
     case EventKind.searchableSet: {
@@ -121,6 +160,8 @@ function endOf(event: Event): { status: number; note: string } {
       return { status: RunStatus.failed, note: failureText(event.payload) };
     case EventKind.runCancelled:
       return { status: RunStatus.cancelled, note: fromBytes(decodeRunCancelled, event.payload).reason };
+    case EventKind.scheduleDeleted:
+      return { status: RunStatus.terminated, note: fromBytes(decodeScheduleDeleted, event.payload).reason };
     case EventKind.runTerminated:
       return { status: RunStatus.terminated, note: fromBytes(decodeRunTerminated, event.payload).reason };
     default:
@@ -137,5 +178,5 @@ function failureText(payload: Uint8Array): string {
 const cut = (text: string) => text.slice(0, limits.noteCharsMax).toWellFormed();
 
 export function keyOf(run: RunId): number {
-  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(runPartition(run)).buffer));
+  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(isSchedule(run) ? run : runPartition(run)).buffer));
 }

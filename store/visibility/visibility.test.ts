@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterAll(() => fs.rmSync(root, { recursive: true }));
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "" };
+const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "", schedules: false };
 const openAt = (where: string, options: { logId?: string; durable?: number } = {}) =>
   Projector.open({
     path: where,

@@ -26,6 +26,7 @@ import { Pulse } from "./pulse.ts";
 import { backoffMs, isRetryable, withRetry } from "./retry.ts";
 import { type Channel, call, learnNodes, stream } from "./rpc.ts";
 import { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
+import { ScheduleClient } from "./schedules.ts";
 import { type Answer, type Ask, type AskKind, ClientSession, type ConnectionState } from "./session.ts";
 import { type InputOf, type OutputOf, typeName, type WorkflowRef } from "./workflow.ts";
 
@@ -82,6 +83,8 @@ export class HopClient {
   readonly namespace: string;
   /** For those who run the cluster. */
   readonly cluster: ClusterClient;
+  /** What starts runs at its times. */
+  readonly schedules: ScheduleClient;
   private readonly endpoints: Endpoints;
   private readonly session: ClientSession;
   private readonly channel: Channel;
@@ -110,6 +113,7 @@ export class HopClient {
     };
     this.channel = { endpoints, metadata, pulse, retryMs, onAnswered, onWaiting };
     this.cluster = new ClusterClient(this.channel);
+    this.schedules = new ScheduleClient(this.channel, namespace);
     this.session = new ClientSession({ endpoints, metadata, pulse, retryMs, onConnection, onWaiting });
   }
 
@@ -204,12 +208,12 @@ export class HopClient {
 
   /** Canonical event bytes of a run in order. Goes on after a lost connection where it stopped. */
   async *history(run: string, options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
-    const { follow = false } = options;
+    const { follow = false, schedule = false } = options;
     let fromSeq = options.fromSeq ?? 0;
     let failedMs: number | undefined;
     for (let tries = 1; ; tries++) {
       try {
-        for await (const chunk of stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow })) {
+        for await (const chunk of stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule })) {
           fromSeq += chunk.event.length;
           tries = 0;
           failedMs = undefined;

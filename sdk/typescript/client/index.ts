@@ -16,5 +16,15 @@ export {
 export { type Outcome, type StatusName, statusName } from "./outcome.ts";
 export { payloadBytesMax } from "./payload.ts";
 export { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
+export {
+  type Backfill,
+  type Overlap,
+  type PreviewedTime,
+  ScheduleClient,
+  ScheduleHandle,
+  type ScheduleOptions,
+  type ScheduleState,
+  type ScheduleTimes,
+} from "./schedules.ts";
 export type { Answer, Ask, AskKind, ConnectionState } from "./session.ts";
 export type { InputOf, OutputOf, Workflow, WorkflowRef } from "./workflow.ts";

@@ -12,6 +12,8 @@ export interface HistoryOptions {
   readonly fromSeq?: number;
   /** Goes on until the run ends. */
   readonly follow?: boolean;
+  /** Of the schedule with that address. */
+  readonly schedule?: boolean;
 }
 
 /** What a handle asks of its client. */

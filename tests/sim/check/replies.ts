@@ -64,6 +64,7 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
       return queryRestsOnCommitted(ctx, partition, reply.result?.data);
     case "rejected":
       return refusalRestsOnCommitted(ctx, command, reply);
+    case "scheduled":
     case "enveloped":
       return;
   }
@@ -72,7 +73,7 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
 const signalOf = (events: readonly JournalEvent[], id: string) =>
   events.find((e) => (e.event.kind === Kind.signalReceived || e.event.kind === Kind.signalQueued) && e.event.body.id === id);
 
-const ticketOf = (command: Command): number => (command.kind === "start" ? 0 : (command.ticket ?? 0));
+const ticketOf = (command: Command): number => ("ticket" in command ? (command.ticket ?? 0) : 0);
 const queuedAt = (events: readonly JournalEvent[], ticket: number) =>
   events[ticket]?.kind === Kind.startQueued ? events[ticket] : undefined;
 const leftAt = (events: readonly JournalEvent[], kind: typeof Kind.startCancelled | typeof Kind.startExpired, ticket: number) =>

@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Failure, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
+import type { PreviewReplySchema, PreviewRequestSchema, ScheduleCommandSchema, ScheduleReplySchema, ScheduleState } from "./schedule_pb.js";
 
 /**
  * Describes the file hopskip/v1/client.proto.
@@ -794,6 +795,13 @@ export declare type ListRequest = Message<"hopskip.v1.ListRequest"> & {
    * @generated from field: string query = 6;
    */
   query: string;
+
+  /**
+   * Schedules, and no runs.
+   *
+   * @generated from field: bool schedules = 90;
+   */
+  schedules: boolean;
 };
 
 /**
@@ -987,6 +995,13 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
    * @generated from field: hopskip.v1.StartedBy started_by = 24;
    */
   startedBy?: StartedBy | undefined;
+
+  /**
+   * The partition is a schedule's.
+   *
+   * @generated from field: hopskip.v1.ScheduleState schedule = 90;
+   */
+  schedule?: ScheduleState | undefined;
 };
 
 /**
@@ -1153,6 +1168,13 @@ export declare type HistoryRequest = Message<"hopskip.v1.HistoryRequest"> & {
    * @generated from field: bool follow = 3;
    */
   follow: boolean;
+
+  /**
+   * `run` is the address of a schedule, whose history is wanted.
+   *
+   * @generated from field: bool schedule = 90;
+   */
+  schedule: boolean;
 };
 
 /**
@@ -1556,6 +1578,44 @@ export declare const WorkflowClient: GenService<{
     methodKind: "server_streaming";
     input: typeof BlobRequestSchema;
     output: typeof BlobChunkSchema;
+  },
+  /**
+   * Changes of a schedule, from its creation to its end.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ChangeSchedule
+   */
+  changeSchedule: {
+    methodKind: "unary";
+    input: typeof ScheduleCommandSchema;
+    output: typeof ScheduleReplySchema;
+  },
+  /**
+   * @generated from rpc hopskip.v1.WorkflowClient.DescribeSchedule
+   */
+  describeSchedule: {
+    methodKind: "unary";
+    input: typeof DescribeRequestSchema;
+    output: typeof DescribeReplySchema;
+  },
+  /**
+   * Schedules that were not deleted; each as the summary of a run, with what it starts as the type.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ListSchedules
+   */
+  listSchedules: {
+    methodKind: "unary";
+    input: typeof ListRequestSchema;
+    output: typeof ListReplySchema;
+  },
+  /**
+   * Nothing is changed: when a specification fires, by the rules of the node that is asked.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.PreviewSchedule
+   */
+  previewSchedule: {
+    methodKind: "unary";
+    input: typeof PreviewRequestSchema;
+    output: typeof PreviewReplySchema;
   },
   /**
    * Where else the cluster can be asked; a session is told without asking.

@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Identity, Payload, StartedBy, StartOrder } from "./common_pb.js";
+import type { ScheduleConfig, ScheduleNext, ScheduleWaiting } from "./schedule_pb.js";
 
 /**
  * Describes the file hopskip/v1/event.proto.
@@ -2197,6 +2198,255 @@ export declare type EntrySet = Message<"hopskip.v1.EntrySet"> & {
 export declare const EntrySetSchema: GenMessage<EntrySet>;
 
 /**
+ * Partitions `sched/<namespace>:<id>`. What a schedule starts are children of it: `ChildSpawned` and
+ * what follows is about them. After its end another one of that id goes on with the chain.
+ *
+ * @generated from message hopskip.v1.ScheduleCreated
+ */
+export declare type ScheduleCreated = Message<"hopskip.v1.ScheduleCreated"> & {
+  /**
+   * @generated from field: uint32 generation = 1;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleConfig config = 2;
+   */
+  config?: ScheduleConfig | undefined;
+
+  /**
+   * The first instant that is to come: whoever decided knew the rules of the zone, and nobody asks again.
+   *
+   * @generated from field: hopskip.v1.ScheduleNext next = 3;
+   */
+  next?: ScheduleNext | undefined;
+
+  /**
+   * @generated from field: bool paused = 4;
+   */
+  paused: boolean;
+
+  /**
+   * @generated from field: string reason = 5;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleCreated.
+ * Use `create(ScheduleCreatedSchema)` to create a new message.
+ */
+export declare const ScheduleCreatedSchema: GenMessage<ScheduleCreated>;
+
+/**
+ * @generated from message hopskip.v1.ScheduleUpdated
+ */
+export declare type ScheduleUpdated = Message<"hopskip.v1.ScheduleUpdated"> & {
+  /**
+   * @generated from field: hopskip.v1.ScheduleConfig config = 1;
+   */
+  config?: ScheduleConfig | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleNext next = 2;
+   */
+  next?: ScheduleNext | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleUpdated.
+ * Use `create(ScheduleUpdatedSchema)` to create a new message.
+ */
+export declare const ScheduleUpdatedSchema: GenMessage<ScheduleUpdated>;
+
+/**
+ * @generated from message hopskip.v1.SchedulePaused
+ */
+export declare type SchedulePaused = Message<"hopskip.v1.SchedulePaused"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.SchedulePaused.
+ * Use `create(SchedulePausedSchema)` to create a new message.
+ */
+export declare const SchedulePausedSchema: GenMessage<SchedulePaused>;
+
+/**
+ * Instants that passed while it was paused are not made up for.
+ *
+ * @generated from message hopskip.v1.ScheduleResumed
+ */
+export declare type ScheduleResumed = Message<"hopskip.v1.ScheduleResumed"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleNext next = 2;
+   */
+  next?: ScheduleNext | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleResumed.
+ * Use `create(ScheduleResumedSchema)` to create a new message.
+ */
+export declare const ScheduleResumedSchema: GenMessage<ScheduleResumed>;
+
+/**
+ * Instant `at_ms` has come.
+ *
+ * @generated from message hopskip.v1.ScheduleFired
+ */
+export declare type ScheduleFired = Message<"hopskip.v1.ScheduleFired"> & {
+  /**
+   * @generated from field: uint64 at_ms = 1;
+   */
+  atMs: bigint;
+
+  /**
+   * An `InstantOutcome`.
+   *
+   * @generated from field: uint32 outcome = 2;
+   */
+  outcome: number;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleNext next = 3;
+   */
+  next?: ScheduleNext | undefined;
+
+  /**
+   * Of the run, without its namespace.
+   *
+   * @generated from field: string instance = 4;
+   */
+  instance: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleFired.
+ * Use `create(ScheduleFiredSchema)` to create a new message.
+ */
+export declare const ScheduleFiredSchema: GenMessage<ScheduleFired>;
+
+/**
+ * So many instants in a row, the first and the last of which are said, were due longer ago than the
+ * catch-up window: nobody led.
+ *
+ * @generated from message hopskip.v1.ScheduleMissed
+ */
+export declare type ScheduleMissed = Message<"hopskip.v1.ScheduleMissed"> & {
+  /**
+   * @generated from field: uint64 first_ms = 1;
+   */
+  firstMs: bigint;
+
+  /**
+   * @generated from field: uint64 last_ms = 2;
+   */
+  lastMs: bigint;
+
+  /**
+   * @generated from field: uint64 count = 3;
+   */
+  count: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleNext next = 4;
+   */
+  next?: ScheduleNext | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleMissed.
+ * Use `create(ScheduleMissedSchema)` to create a new message.
+ */
+export declare const ScheduleMissedSchema: GenMessage<ScheduleMissed>;
+
+/**
+ * Somebody wants it to start now, outside of its instants.
+ *
+ * @generated from message hopskip.v1.ScheduleTriggered
+ */
+export declare type ScheduleTriggered = Message<"hopskip.v1.ScheduleTriggered"> & {
+  /**
+   * @generated from field: uint64 at_ms = 1;
+   */
+  atMs: bigint;
+
+  /**
+   * @generated from field: uint32 outcome = 2;
+   */
+  outcome: number;
+
+  /**
+   * @generated from field: string instance = 3;
+   */
+  instance: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleTriggered.
+ * Use `create(ScheduleTriggeredSchema)` to create a new message.
+ */
+export declare const ScheduleTriggeredSchema: GenMessage<ScheduleTriggered>;
+
+/**
+ * Somebody wants starts for instants that have passed: one after the other, or all at once.
+ *
+ * @generated from message hopskip.v1.ScheduleBackfilled
+ */
+export declare type ScheduleBackfilled = Message<"hopskip.v1.ScheduleBackfilled"> & {
+  /**
+   * @generated from field: repeated hopskip.v1.ScheduleWaiting instant = 1;
+   */
+  instant: ScheduleWaiting[];
+
+  /**
+   * @generated from field: uint64 from_ms = 2;
+   */
+  fromMs: bigint;
+
+  /**
+   * @generated from field: uint64 to_ms = 3;
+   */
+  toMs: bigint;
+
+  /**
+   * @generated from field: bool at_once = 4;
+   */
+  atOnce: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleBackfilled.
+ * Use `create(ScheduleBackfilledSchema)` to create a new message.
+ */
+export declare const ScheduleBackfilledSchema: GenMessage<ScheduleBackfilled>;
+
+/**
+ * @generated from message hopskip.v1.ScheduleDeleted
+ */
+export declare type ScheduleDeleted = Message<"hopskip.v1.ScheduleDeleted"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleDeleted.
+ * Use `create(ScheduleDeletedSchema)` to create a new message.
+ */
+export declare const ScheduleDeletedSchema: GenMessage<ScheduleDeleted>;
+
+/**
  * Numbers are for ever: a kind is never renumbered or reused.
  *
  * @generated from enum hopskip.v1.EventKind
@@ -2536,6 +2786,51 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_ENTRY_SET = 150;
    */
   ENTRY_SET = 150,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_CREATED = 160;
+   */
+  SCHEDULE_CREATED = 160,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_UPDATED = 161;
+   */
+  SCHEDULE_UPDATED = 161,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_PAUSED = 162;
+   */
+  SCHEDULE_PAUSED = 162,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_RESUMED = 163;
+   */
+  SCHEDULE_RESUMED = 163,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_FIRED = 164;
+   */
+  SCHEDULE_FIRED = 164,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_MISSED = 165;
+   */
+  SCHEDULE_MISSED = 165,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_TRIGGERED = 166;
+   */
+  SCHEDULE_TRIGGERED = 166,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_BACKFILLED = 167;
+   */
+  SCHEDULE_BACKFILLED = 167,
+
+  /**
+   * @generated from enum value: EVENT_KIND_SCHEDULE_DELETED = 168;
+   */
+  SCHEDULE_DELETED = 168,
 }
 
 /**

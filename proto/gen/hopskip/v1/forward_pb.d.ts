@@ -6,6 +6,7 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Identity } from "./common_pb.js";
 import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
+import type { ScheduleCommand, ScheduleReply } from "./schedule_pb.js";
 import type { Envelope } from "./message_pb.js";
 import type { Heartbeat, TaskDone } from "./dispatch_pb.js";
 import type { NodeReport } from "./placement_pb.js";
@@ -101,6 +102,12 @@ export declare type ForwardedCommand = Message<"hopskip.v1.ForwardedCommand"> & 
      */
     value: CallRequest;
     case: "call";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleCommand schedule = 90;
+     */
+    value: ScheduleCommand;
+    case: "schedule";
   } | { case: undefined; value?: undefined };
 };
 
@@ -165,6 +172,12 @@ export declare type ForwardedReply = Message<"hopskip.v1.ForwardedReply"> & {
      */
     value: CallReply;
     case: "called";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleReply scheduled = 90;
+     */
+    value: ScheduleReply;
+    case: "scheduled";
   } | { case: undefined; value?: undefined };
 };
 

@@ -4,6 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { Payload } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/schedule.proto.
@@ -87,6 +88,551 @@ export declare type ScheduleSpec = Message<"hopskip.v1.ScheduleSpec"> & {
  * Use `create(ScheduleSpecSchema)` to create a new message.
  */
 export declare const ScheduleSpecSchema: GenMessage<ScheduleSpec>;
+
+/**
+ * What is started at an instant: a run named as the schedule and the instant, on the newest code.
+ *
+ * @generated from message hopskip.v1.ScheduleAction
+ */
+export declare type ScheduleAction = Message<"hopskip.v1.ScheduleAction"> & {
+  /**
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 2;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * Milliseconds the run may take in all; 0 = no limit.
+   *
+   * @generated from field: uint64 deadline_ms = 3;
+   */
+  deadlineMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleAction.
+ * Use `create(ScheduleActionSchema)` to create a new message.
+ */
+export declare const ScheduleActionSchema: GenMessage<ScheduleAction>;
+
+/**
+ * @generated from message hopskip.v1.SchedulePolicy
+ */
+export declare type SchedulePolicy = Message<"hopskip.v1.SchedulePolicy"> & {
+  /**
+   * An `OverlapPolicy`.
+   *
+   * @generated from field: uint32 overlap = 1;
+   */
+  overlap: number;
+
+  /**
+   * How late a start may be, in milliseconds: what was due longer ago is missed.
+   *
+   * @generated from field: uint64 catch_up_ms = 2;
+   */
+  catchUpMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.SchedulePolicy.
+ * Use `create(SchedulePolicySchema)` to create a new message.
+ */
+export declare const SchedulePolicySchema: GenMessage<SchedulePolicy>;
+
+/**
+ * @generated from message hopskip.v1.ScheduleConfig
+ */
+export declare type ScheduleConfig = Message<"hopskip.v1.ScheduleConfig"> & {
+  /**
+   * @generated from field: hopskip.v1.ScheduleSpec spec = 1;
+   */
+  spec?: ScheduleSpec | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleAction action = 2;
+   */
+  action?: ScheduleAction | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.SchedulePolicy policy = 3;
+   */
+  policy?: SchedulePolicy | undefined;
+
+  /**
+   * For people.
+   *
+   * @generated from field: string note = 4;
+   */
+  note: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleConfig.
+ * Use `create(ScheduleConfigSchema)` to create a new message.
+ */
+export declare const ScheduleConfigSchema: GenMessage<ScheduleConfig>;
+
+/**
+ * An instant to come.
+ *
+ * @generated from message hopskip.v1.ScheduleNext
+ */
+export declare type ScheduleNext = Message<"hopskip.v1.ScheduleNext"> & {
+  /**
+   * As the specification has it; 0 = there is none.
+   *
+   * @generated from field: uint64 at_ms = 1;
+   */
+  atMs: bigint;
+
+  /**
+   * With its jitter.
+   *
+   * @generated from field: uint64 due_ms = 2;
+   */
+  dueMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleNext.
+ * Use `create(ScheduleNextSchema)` to create a new message.
+ */
+export declare const ScheduleNextSchema: GenMessage<ScheduleNext>;
+
+/**
+ * An instant that waits for earlier runs to end.
+ *
+ * @generated from message hopskip.v1.ScheduleWaiting
+ */
+export declare type ScheduleWaiting = Message<"hopskip.v1.ScheduleWaiting"> & {
+  /**
+   * @generated from field: uint64 at_ms = 1;
+   */
+  atMs: bigint;
+
+  /**
+   * Name of the run, without its namespace.
+   *
+   * @generated from field: string instance = 2;
+   */
+  instance: string;
+
+  /**
+   * It waits for nobody.
+   *
+   * @generated from field: bool at_once = 3;
+   */
+  atOnce: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleWaiting.
+ * Use `create(ScheduleWaitingSchema)` to create a new message.
+ */
+export declare const ScheduleWaitingSchema: GenMessage<ScheduleWaiting>;
+
+/**
+ * How the start for an instant came out, where it came to no run.
+ *
+ * @generated from message hopskip.v1.ScheduleCounts
+ */
+export declare type ScheduleCounts = Message<"hopskip.v1.ScheduleCounts"> & {
+  /**
+   * @generated from field: uint64 started = 1;
+   */
+  started: bigint;
+
+  /**
+   * @generated from field: uint64 skipped = 2;
+   */
+  skipped: bigint;
+
+  /**
+   * @generated from field: uint64 missed = 3;
+   */
+  missed: bigint;
+
+  /**
+   * Starts that were refused.
+   *
+   * @generated from field: uint64 refused = 4;
+   */
+  refused: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleCounts.
+ * Use `create(ScheduleCountsSchema)` to create a new message.
+ */
+export declare const ScheduleCountsSchema: GenMessage<ScheduleCounts>;
+
+/**
+ * A schedule, beside what it has of a run: its starts are that run's children.
+ *
+ * @generated from message hopskip.v1.ScheduleState
+ */
+export declare type ScheduleState = Message<"hopskip.v1.ScheduleState"> & {
+  /**
+   * @generated from field: hopskip.v1.ScheduleConfig config = 1;
+   */
+  config?: ScheduleConfig | undefined;
+
+  /**
+   * @generated from field: bool paused = 2;
+   */
+  paused: boolean;
+
+  /**
+   * Why, where it is paused.
+   *
+   * @generated from field: string pause_reason = 3;
+   */
+  pauseReason: string;
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleNext next = 4;
+   */
+  next?: ScheduleNext | undefined;
+
+  /**
+   * @generated from field: repeated hopskip.v1.ScheduleWaiting waiting = 5;
+   */
+  waiting: ScheduleWaiting[];
+
+  /**
+   * @generated from field: hopskip.v1.ScheduleCounts counts = 6;
+   */
+  counts?: ScheduleCounts | undefined;
+
+  /**
+   * Of the last instants, the newest last.
+   *
+   * @generated from field: repeated hopskip.v1.ScheduleFire recent = 7;
+   */
+  recent: ScheduleFire[];
+
+  /**
+   * @generated from field: uint64 updated_ms = 8;
+   */
+  updatedMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleState.
+ * Use `create(ScheduleStateSchema)` to create a new message.
+ */
+export declare const ScheduleStateSchema: GenMessage<ScheduleState>;
+
+/**
+ * @generated from message hopskip.v1.ScheduleFire
+ */
+export declare type ScheduleFire = Message<"hopskip.v1.ScheduleFire"> & {
+  /**
+   * @generated from field: uint64 at_ms = 1;
+   */
+  atMs: bigint;
+
+  /**
+   * @generated from field: string instance = 2;
+   */
+  instance: string;
+
+  /**
+   * The operation that started it; 0 = none did, yet or ever.
+   *
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * An `InstantOutcome`.
+   *
+   * @generated from field: uint32 outcome = 4;
+   */
+  outcome: number;
+
+  /**
+   * A `RunStatus`, once it has ended.
+   *
+   * @generated from field: uint32 status = 5;
+   */
+  status: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleFire.
+ * Use `create(ScheduleFireSchema)` to create a new message.
+ */
+export declare const ScheduleFireSchema: GenMessage<ScheduleFire>;
+
+/**
+ * What somebody asks of one schedule.
+ *
+ * @generated from message hopskip.v1.ScheduleCommand
+ */
+export declare type ScheduleCommand = Message<"hopskip.v1.ScheduleCommand"> & {
+  /**
+   * namespace:id
+   *
+   * @generated from field: string schedule = 1;
+   */
+  schedule: string;
+
+  /**
+   * @generated from oneof hopskip.v1.ScheduleCommand.ask
+   */
+  ask: {
+    /**
+     * @generated from field: hopskip.v1.ScheduleCreation create = 2;
+     */
+    value: ScheduleCreation;
+    case: "create";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleConfig update = 3;
+     */
+    value: ScheduleConfig;
+    case: "update";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleNote pause = 4;
+     */
+    value: ScheduleNote;
+    case: "pause";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleNote resume = 5;
+     */
+    value: ScheduleNote;
+    case: "resume";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleNote trigger = 6;
+     */
+    value: ScheduleNote;
+    case: "trigger";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleBackfill backfill = 7;
+     */
+    value: ScheduleBackfill;
+    case: "backfill";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ScheduleNote delete = 8;
+     */
+    value: ScheduleNote;
+    case: "delete";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleCommand.
+ * Use `create(ScheduleCommandSchema)` to create a new message.
+ */
+export declare const ScheduleCommandSchema: GenMessage<ScheduleCommand>;
+
+/**
+ * @generated from message hopskip.v1.ScheduleCreation
+ */
+export declare type ScheduleCreation = Message<"hopskip.v1.ScheduleCreation"> & {
+  /**
+   * @generated from field: hopskip.v1.ScheduleConfig config = 1;
+   */
+  config?: ScheduleConfig | undefined;
+
+  /**
+   * @generated from field: bool paused = 2;
+   */
+  paused: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleCreation.
+ * Use `create(ScheduleCreationSchema)` to create a new message.
+ */
+export declare const ScheduleCreationSchema: GenMessage<ScheduleCreation>;
+
+/**
+ * Why, for people.
+ *
+ * @generated from message hopskip.v1.ScheduleNote
+ */
+export declare type ScheduleNote = Message<"hopskip.v1.ScheduleNote"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleNote.
+ * Use `create(ScheduleNoteSchema)` to create a new message.
+ */
+export declare const ScheduleNoteSchema: GenMessage<ScheduleNote>;
+
+/**
+ * Starts for the instants in [from_ms, to_ms).
+ *
+ * @generated from message hopskip.v1.ScheduleBackfill
+ */
+export declare type ScheduleBackfill = Message<"hopskip.v1.ScheduleBackfill"> & {
+  /**
+   * @generated from field: uint64 from_ms = 1;
+   */
+  fromMs: bigint;
+
+  /**
+   * @generated from field: uint64 to_ms = 2;
+   */
+  toMs: bigint;
+
+  /**
+   * All at once; else one after the other.
+   *
+   * @generated from field: bool at_once = 3;
+   */
+  atOnce: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleBackfill.
+ * Use `create(ScheduleBackfillSchema)` to create a new message.
+ */
+export declare const ScheduleBackfillSchema: GenMessage<ScheduleBackfill>;
+
+/**
+ * @generated from message hopskip.v1.ScheduleReply
+ */
+export declare type ScheduleReply = Message<"hopskip.v1.ScheduleReply"> & {
+  /**
+   * @generated from field: hopskip.v1.ScheduleNext next = 1;
+   */
+  next?: ScheduleNext | undefined;
+
+  /**
+   * Of a trigger: the run's name, without its namespace, and an `InstantOutcome`.
+   *
+   * @generated from field: string instance = 2;
+   */
+  instance: string;
+
+  /**
+   * @generated from field: uint32 outcome = 3;
+   */
+  outcome: number;
+
+  /**
+   * Instants of a backfill.
+   *
+   * @generated from field: uint32 count = 4;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ScheduleReply.
+ * Use `create(ScheduleReplySchema)` to create a new message.
+ */
+export declare const ScheduleReplySchema: GenMessage<ScheduleReply>;
+
+/**
+ * @generated from message hopskip.v1.PreviewRequest
+ */
+export declare type PreviewRequest = Message<"hopskip.v1.PreviewRequest"> & {
+  /**
+   * @generated from field: hopskip.v1.ScheduleSpec spec = 1;
+   */
+  spec?: ScheduleSpec | undefined;
+
+  /**
+   * Name of the schedule, of which the jitter depends.
+   *
+   * @generated from field: string schedule = 2;
+   */
+  schedule: string;
+
+  /**
+   * From there on; 0 = now.
+   *
+   * @generated from field: uint64 after_ms = 3;
+   */
+  afterMs: bigint;
+
+  /**
+   * Instants wanted; 0 = 10.
+   *
+   * @generated from field: uint32 count = 4;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message hopskip.v1.PreviewRequest.
+ * Use `create(PreviewRequestSchema)` to create a new message.
+ */
+export declare const PreviewRequestSchema: GenMessage<PreviewRequest>;
+
+/**
+ * @generated from message hopskip.v1.PreviewReply
+ */
+export declare type PreviewReply = Message<"hopskip.v1.PreviewReply"> & {
+  /**
+   * @generated from field: repeated hopskip.v1.PreviewedInstant instant = 1;
+   */
+  instant: PreviewedInstant[];
+};
+
+/**
+ * Describes the message hopskip.v1.PreviewReply.
+ * Use `create(PreviewReplySchema)` to create a new message.
+ */
+export declare const PreviewReplySchema: GenMessage<PreviewReply>;
+
+/**
+ * @generated from message hopskip.v1.PreviewedInstant
+ */
+export declare type PreviewedInstant = Message<"hopskip.v1.PreviewedInstant"> & {
+  /**
+   * @generated from field: uint64 at_ms = 1;
+   */
+  atMs: bigint;
+
+  /**
+   * @generated from field: uint64 due_ms = 2;
+   */
+  dueMs: bigint;
+
+  /**
+   * By how much clocks of the zone are ahead of UTC then, and whether they are behind: in milliseconds.
+   *
+   * @generated from field: uint64 ahead_ms = 3;
+   */
+  aheadMs: bigint;
+
+  /**
+   * @generated from field: bool behind = 4;
+   */
+  behind: boolean;
+
+  /**
+   * "skipped" or "repeated" where a change of the clock has to do with it; else empty.
+   *
+   * @generated from field: string change = 5;
+   */
+  change: string;
+};
+
+/**
+ * Describes the message hopskip.v1.PreviewedInstant.
+ * Use `create(PreviewedInstantSchema)` to create a new message.
+ */
+export declare const PreviewedInstantSchema: GenMessage<PreviewedInstant>;
 
 /**
  * What becomes of a local time that clocks leave out, where the cron expression is not for every hour.
@@ -188,4 +734,50 @@ export enum OverlapPolicy {
  * Describes the enum hopskip.v1.OverlapPolicy.
  */
 export declare const OverlapPolicySchema: GenEnum<OverlapPolicy>;
+
+/**
+ * @generated from enum hopskip.v1.InstantOutcome
+ */
+export enum InstantOutcome {
+  /**
+   * @generated from enum value: INSTANT_OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: INSTANT_OUTCOME_STARTED = 1;
+   */
+  STARTED = 1,
+
+  /**
+   * Until runs that are live have ended.
+   *
+   * @generated from enum value: INSTANT_OUTCOME_WAITS = 2;
+   */
+  WAITS = 2,
+
+  /**
+   * As the overlap policy has it.
+   *
+   * @generated from enum value: INSTANT_OUTCOME_SKIPPED = 3;
+   */
+  SKIPPED = 3,
+
+  /**
+   * It waits in the place of all that waited, and what is live is to end.
+   *
+   * @generated from enum value: INSTANT_OUTCOME_REPLACES = 4;
+   */
+  REPLACES = 4,
+
+  /**
+   * @generated from enum value: INSTANT_OUTCOME_REFUSED = 5;
+   */
+  REFUSED = 5,
+}
+
+/**
+ * Describes the enum hopskip.v1.InstantOutcome.
+ */
+export declare const InstantOutcomeSchema: GenEnum<InstantOutcome>;
 

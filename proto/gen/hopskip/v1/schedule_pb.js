@@ -3,12 +3,13 @@
 /* eslint-disable */
 
 import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
+import { file_hopskip_v1_common } from "./common_pb.js";
 
 /**
  * Describes the file hopskip/v1/schedule.proto.
  */
 export const file_hopskip_v1_schedule = /*@__PURE__*/
-  fileDesc("Chlob3Bza2lwL3YxL3NjaGVkdWxlLnByb3RvEgpob3Bza2lwLnYxIrsBCgxTY2hlZHVsZVNwZWMSDAoEY3JvbhgBIAMoCRIMCgR6b25lGAIgASgJEg8KB3NraXBwZWQYAyABKA0SEAoIcmVwZWF0ZWQYBCABKA0SEAoIZXZlcnlfbXMYBSABKAQSEQoJb2Zmc2V0X21zGAYgASgEEhEKBWF0X21zGAcgAygEQgIQABIPCgdmcm9tX21zGAggASgEEhAKCHVudGlsX21zGAkgASgEEhEKCWppdHRlcl9tcxgKIAEoBCo7CgtTa2lwcGVkVGltZRIVChFTS0lQUEVEX1RJTUVfTkVYVBAAEhUKEVNLSVBQRURfVElNRV9TS0lQEAEqVwoMUmVwZWF0ZWRUaW1lEhcKE1JFUEVBVEVEX1RJTUVfRklSU1QQABIWChJSRVBFQVRFRF9USU1FX0xBU1QQARIWChJSRVBFQVRFRF9USU1FX0JPVEgQAirJAQoNT3ZlcmxhcFBvbGljeRIXChNPVkVSTEFQX1BPTElDWV9TS0lQEAASHQoZT1ZFUkxBUF9QT0xJQ1lfQlVGRkVSX09ORRABEh0KGU9WRVJMQVBfUE9MSUNZX0JVRkZFUl9BTEwQAhIfChtPVkVSTEFQX1BPTElDWV9DQU5DRUxfT1RIRVIQAxIiCh5PVkVSTEFQX1BPTElDWV9URVJNSU5BVEVfT1RIRVIQBBIcChhPVkVSTEFQX1BPTElDWV9BTExPV19BTEwQBWIGcHJvdG8z");
+  fileDesc("Chlob3Bza2lwL3YxL3NjaGVkdWxlLnByb3RvEgpob3Bza2lwLnYxIrsBCgxTY2hlZHVsZVNwZWMSDAoEY3JvbhgBIAMoCRIMCgR6b25lGAIgASgJEg8KB3NraXBwZWQYAyABKA0SEAoIcmVwZWF0ZWQYBCABKA0SEAoIZXZlcnlfbXMYBSABKAQSEQoJb2Zmc2V0X21zGAYgASgEEhEKBWF0X21zGAcgAygEQgIQABIPCgdmcm9tX21zGAggASgEEhAKCHVudGlsX21zGAkgASgEEhEKCWppdHRlcl9tcxgKIAEoBCJXCg5TY2hlZHVsZUFjdGlvbhIMCgR0eXBlGAEgASgJEiIKBWlucHV0GAIgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEhMKC2RlYWRsaW5lX21zGAMgASgEIjYKDlNjaGVkdWxlUG9saWN5Eg8KB292ZXJsYXAYASABKA0SEwoLY2F0Y2hfdXBfbXMYAiABKAQingEKDlNjaGVkdWxlQ29uZmlnEiYKBHNwZWMYASABKAsyGC5ob3Bza2lwLnYxLlNjaGVkdWxlU3BlYxIqCgZhY3Rpb24YAiABKAsyGi5ob3Bza2lwLnYxLlNjaGVkdWxlQWN0aW9uEioKBnBvbGljeRgDIAEoCzIaLmhvcHNraXAudjEuU2NoZWR1bGVQb2xpY3kSDAoEbm90ZRgEIAEoCSItCgxTY2hlZHVsZU5leHQSDQoFYXRfbXMYASABKAQSDgoGZHVlX21zGAIgASgEIkMKD1NjaGVkdWxlV2FpdGluZxINCgVhdF9tcxgBIAEoBBIQCghpbnN0YW5jZRgCIAEoCRIPCgdhdF9vbmNlGAMgASgIIlMKDlNjaGVkdWxlQ291bnRzEg8KB3N0YXJ0ZWQYASABKAQSDwoHc2tpcHBlZBgCIAEoBBIOCgZtaXNzZWQYAyABKAQSDwoHcmVmdXNlZBgEIAEoBCKhAgoNU2NoZWR1bGVTdGF0ZRIqCgZjb25maWcYASABKAsyGi5ob3Bza2lwLnYxLlNjaGVkdWxlQ29uZmlnEg4KBnBhdXNlZBgCIAEoCBIUCgxwYXVzZV9yZWFzb24YAyABKAkSJgoEbmV4dBgEIAEoCzIYLmhvcHNraXAudjEuU2NoZWR1bGVOZXh0EiwKB3dhaXRpbmcYBSADKAsyGy5ob3Bza2lwLnYxLlNjaGVkdWxlV2FpdGluZxIqCgZjb3VudHMYBiABKAsyGi5ob3Bza2lwLnYxLlNjaGVkdWxlQ291bnRzEigKBnJlY2VudBgHIAMoCzIYLmhvcHNraXAudjEuU2NoZWR1bGVGaXJlEhIKCnVwZGF0ZWRfbXMYCCABKAQiXAoMU2NoZWR1bGVGaXJlEg0KBWF0X21zGAEgASgEEhAKCGluc3RhbmNlGAIgASgJEgoKAm9wGAMgASgNEg8KB291dGNvbWUYBCABKA0SDgoGc3RhdHVzGAUgASgNIuoCCg9TY2hlZHVsZUNvbW1hbmQSEAoIc2NoZWR1bGUYASABKAkSLgoGY3JlYXRlGAIgASgLMhwuaG9wc2tpcC52MS5TY2hlZHVsZUNyZWF0aW9uSAASLAoGdXBkYXRlGAMgASgLMhouaG9wc2tpcC52MS5TY2hlZHVsZUNvbmZpZ0gAEikKBXBhdXNlGAQgASgLMhguaG9wc2tpcC52MS5TY2hlZHVsZU5vdGVIABIqCgZyZXN1bWUYBSABKAsyGC5ob3Bza2lwLnYxLlNjaGVkdWxlTm90ZUgAEisKB3RyaWdnZXIYBiABKAsyGC5ob3Bza2lwLnYxLlNjaGVkdWxlTm90ZUgAEjAKCGJhY2tmaWxsGAcgASgLMhwuaG9wc2tpcC52MS5TY2hlZHVsZUJhY2tmaWxsSAASKgoGZGVsZXRlGAggASgLMhguaG9wc2tpcC52MS5TY2hlZHVsZU5vdGVIAEIFCgNhc2siTgoQU2NoZWR1bGVDcmVhdGlvbhIqCgZjb25maWcYASABKAsyGi5ob3Bza2lwLnYxLlNjaGVkdWxlQ29uZmlnEg4KBnBhdXNlZBgCIAEoCCIeCgxTY2hlZHVsZU5vdGUSDgoGcmVhc29uGAEgASgJIkMKEFNjaGVkdWxlQmFja2ZpbGwSDwoHZnJvbV9tcxgBIAEoBBINCgV0b19tcxgCIAEoBBIPCgdhdF9vbmNlGAMgASgIImkKDVNjaGVkdWxlUmVwbHkSJgoEbmV4dBgBIAEoCzIYLmhvcHNraXAudjEuU2NoZWR1bGVOZXh0EhAKCGluc3RhbmNlGAIgASgJEg8KB291dGNvbWUYAyABKA0SDQoFY291bnQYBCABKA0iawoOUHJldmlld1JlcXVlc3QSJgoEc3BlYxgBIAEoCzIYLmhvcHNraXAudjEuU2NoZWR1bGVTcGVjEhAKCHNjaGVkdWxlGAIgASgJEhAKCGFmdGVyX21zGAMgASgEEg0KBWNvdW50GAQgASgNIj0KDFByZXZpZXdSZXBseRItCgdpbnN0YW50GAEgAygLMhwuaG9wc2tpcC52MS5QcmV2aWV3ZWRJbnN0YW50ImMKEFByZXZpZXdlZEluc3RhbnQSDQoFYXRfbXMYASABKAQSDgoGZHVlX21zGAIgASgEEhAKCGFoZWFkX21zGAMgASgEEg4KBmJlaGluZBgEIAEoCBIOCgZjaGFuZ2UYBSABKAkqOwoLU2tpcHBlZFRpbWUSFQoRU0tJUFBFRF9USU1FX05FWFQQABIVChFTS0lQUEVEX1RJTUVfU0tJUBABKlcKDFJlcGVhdGVkVGltZRIXChNSRVBFQVRFRF9USU1FX0ZJUlNUEAASFgoSUkVQRUFURURfVElNRV9MQVNUEAESFgoSUkVQRUFURURfVElNRV9CT1RIEAIqyQEKDU92ZXJsYXBQb2xpY3kSFwoTT1ZFUkxBUF9QT0xJQ1lfU0tJUBAAEh0KGU9WRVJMQVBfUE9MSUNZX0JVRkZFUl9PTkUQARIdChlPVkVSTEFQX1BPTElDWV9CVUZGRVJfQUxMEAISHwobT1ZFUkxBUF9QT0xJQ1lfQ0FOQ0VMX09USEVSEAMSIgoeT1ZFUkxBUF9QT0xJQ1lfVEVSTUlOQVRFX09USEVSEAQSHAoYT1ZFUkxBUF9QT0xJQ1lfQUxMT1dfQUxMEAUqwQEKDkluc3RhbnRPdXRjb21lEh8KG0lOU1RBTlRfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhsKF0lOU1RBTlRfT1VUQ09NRV9TVEFSVEVEEAESGQoVSU5TVEFOVF9PVVRDT01FX1dBSVRTEAISGwoXSU5TVEFOVF9PVVRDT01FX1NLSVBQRUQQAxIcChhJTlNUQU5UX09VVENPTUVfUkVQTEFDRVMQBBIbChdJTlNUQU5UX09VVENPTUVfUkVGVVNFRBAFYgZwcm90bzM", [file_hopskip_v1_common]);
 
 /**
  * Describes the message hopskip.v1.ScheduleSpec.
@@ -16,6 +17,118 @@ export const file_hopskip_v1_schedule = /*@__PURE__*/
  */
 export const ScheduleSpecSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_schedule, 0);
+
+/**
+ * Describes the message hopskip.v1.ScheduleAction.
+ * Use `create(ScheduleActionSchema)` to create a new message.
+ */
+export const ScheduleActionSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 1);
+
+/**
+ * Describes the message hopskip.v1.SchedulePolicy.
+ * Use `create(SchedulePolicySchema)` to create a new message.
+ */
+export const SchedulePolicySchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 2);
+
+/**
+ * Describes the message hopskip.v1.ScheduleConfig.
+ * Use `create(ScheduleConfigSchema)` to create a new message.
+ */
+export const ScheduleConfigSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 3);
+
+/**
+ * Describes the message hopskip.v1.ScheduleNext.
+ * Use `create(ScheduleNextSchema)` to create a new message.
+ */
+export const ScheduleNextSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 4);
+
+/**
+ * Describes the message hopskip.v1.ScheduleWaiting.
+ * Use `create(ScheduleWaitingSchema)` to create a new message.
+ */
+export const ScheduleWaitingSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 5);
+
+/**
+ * Describes the message hopskip.v1.ScheduleCounts.
+ * Use `create(ScheduleCountsSchema)` to create a new message.
+ */
+export const ScheduleCountsSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 6);
+
+/**
+ * Describes the message hopskip.v1.ScheduleState.
+ * Use `create(ScheduleStateSchema)` to create a new message.
+ */
+export const ScheduleStateSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 7);
+
+/**
+ * Describes the message hopskip.v1.ScheduleFire.
+ * Use `create(ScheduleFireSchema)` to create a new message.
+ */
+export const ScheduleFireSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 8);
+
+/**
+ * Describes the message hopskip.v1.ScheduleCommand.
+ * Use `create(ScheduleCommandSchema)` to create a new message.
+ */
+export const ScheduleCommandSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 9);
+
+/**
+ * Describes the message hopskip.v1.ScheduleCreation.
+ * Use `create(ScheduleCreationSchema)` to create a new message.
+ */
+export const ScheduleCreationSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 10);
+
+/**
+ * Describes the message hopskip.v1.ScheduleNote.
+ * Use `create(ScheduleNoteSchema)` to create a new message.
+ */
+export const ScheduleNoteSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 11);
+
+/**
+ * Describes the message hopskip.v1.ScheduleBackfill.
+ * Use `create(ScheduleBackfillSchema)` to create a new message.
+ */
+export const ScheduleBackfillSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 12);
+
+/**
+ * Describes the message hopskip.v1.ScheduleReply.
+ * Use `create(ScheduleReplySchema)` to create a new message.
+ */
+export const ScheduleReplySchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 13);
+
+/**
+ * Describes the message hopskip.v1.PreviewRequest.
+ * Use `create(PreviewRequestSchema)` to create a new message.
+ */
+export const PreviewRequestSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 14);
+
+/**
+ * Describes the message hopskip.v1.PreviewReply.
+ * Use `create(PreviewReplySchema)` to create a new message.
+ */
+export const PreviewReplySchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 15);
+
+/**
+ * Describes the message hopskip.v1.PreviewedInstant.
+ * Use `create(PreviewedInstantSchema)` to create a new message.
+ */
+export const PreviewedInstantSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_schedule, 16);
 
 /**
  * Describes the enum hopskip.v1.SkippedTime.
@@ -58,4 +171,16 @@ export const OverlapPolicySchema = /*@__PURE__*/
  */
 export const OverlapPolicy = /*@__PURE__*/
   tsEnum(OverlapPolicySchema);
+
+/**
+ * Describes the enum hopskip.v1.InstantOutcome.
+ */
+export const InstantOutcomeSchema = /*@__PURE__*/
+  enumDesc(file_hopskip_v1_schedule, 3);
+
+/**
+ * @generated from enum hopskip.v1.InstantOutcome
+ */
+export const InstantOutcome = /*@__PURE__*/
+  tsEnum(InstantOutcomeSchema);
 

@@ -7,6 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
 import type { Ending } from "./client_pb.js";
+import type { ScheduleState } from "./schedule_pb.js";
 import type { MethodAnswered } from "./event_pb.js";
 
 /**
@@ -269,6 +270,13 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: repeated hopskip.v1.SearchableValue searchable = 63;
    */
   searchable: SearchableValue[];
+
+  /**
+   * The partition is a schedule's: this is the rest of what it is.
+   *
+   * @generated from field: hopskip.v1.ScheduleState schedule = 90;
+   */
+  schedule?: ScheduleState | undefined;
 };
 
 /**
