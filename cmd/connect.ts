@@ -211,6 +211,8 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     terminate: (run, reason) => client.terminate(run, reason),
     pause: (run, reason) => client.pause(run, reason),
     unpause: (run, reason) => client.unpause(run, reason),
+    replayDeadLetter: (letter) => client.replayDeadLetter(letter),
+    dropDeadLetter: (letter, reason) => client.dropDeadLetter(letter, reason),
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),

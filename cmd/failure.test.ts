@@ -17,6 +17,7 @@ const contract: Record<Reason, number> = {
   BLOB_NOT_FOUND: 4,
   NODE_NOT_FOUND: 4,
   SHARD_NOT_FOUND: 4,
+  DEAD_LETTER_NOT_FOUND: 4,
   ENTRY_NOT_FOUND: 4,
   VERSION_CONFLICT: 5,
   SHARD_BUSY: 5,

@@ -44,6 +44,7 @@ const byReason: Record<Reason, ExitCode> = {
   BLOB_NOT_FOUND: exit.notFound,
   NODE_NOT_FOUND: exit.notFound,
   SHARD_NOT_FOUND: exit.notFound,
+  DEAD_LETTER_NOT_FOUND: exit.notFound,
   ENTRY_NOT_FOUND: exit.notFound,
   INSTANCE_LIVE: exit.conflict,
   IDEMPOTENCY_CONFLICT: exit.conflict,

@@ -49,6 +49,7 @@ import {
   type Identity,
 } from "#proto";
 import { childKinds, starterText } from "./child-events.ts";
+import { compensationKinds } from "./compensation-events.ts";
 import { formatDuration } from "./duration.ts";
 import { type Kind, kind, words } from "./event-kind.ts";
 import { failureText, payloadText, runText, shortHash, timeText } from "./event-text.ts";
@@ -145,6 +146,7 @@ const kinds: Record<number, Kind> = {
   ),
   [EventKind.resultWaitCancelled]: kind("ResultWaitCancelled", decodeResultWaitCancelled, (m) => `#${m.op} of ${m.to}`),
   ...childKinds,
+  ...compensationKinds,
   [EventKind.bundleDeployed]: kind("BundleDeployed", decodeBundleDeployed, (m) =>
     words(m.types.join(", "), `version ${m.version}`, shortHash(m.bundle)),
   ),

@@ -6,6 +6,7 @@
  */
 import { Command, Option } from "commander";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
+import { dlqCommands } from "./dlq-commands.ts";
 import { type ExitCode, UsageError } from "./failure.ts";
 import { messageCommands } from "./message-commands.ts";
 import { formats } from "./output.ts";
@@ -96,6 +97,7 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
   runCommands(root, grammar);
   workflowCommands(root, grammar);
   scheduleCommands({ root, sub, clientOptions, handle: (command, load) => grammar.handle(command, load) });
+  dlqCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   auditCommands(root, grammar);
   sqlCommand(root, grammar);
   clusterCommands(root, grammar);

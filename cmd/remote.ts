@@ -56,6 +56,9 @@ export interface Remote {
   terminate(run: string, reason: string): Promise<void>;
   pause(run: string, reason: string): Promise<void>;
   unpause(run: string, reason: string): Promise<void>;
+  /** `letter`: number@namespace:instance. */
+  replayDeadLetter(letter: string): Promise<void>;
+  dropDeadLetter(letter: string, reason: string): Promise<void>;
   resume(request: ResumeRequestInit): Promise<ResumeReply>;
   list(request: ListRequestInit): Promise<ListReply>;
   describe(run: string): Promise<DescribeReply>;

@@ -1,6 +1,7 @@
 /** JSON forms of what the server says, for `-o json` and `-o jsonl`: these names are a contract. */
 import { toHex } from "#core/base";
 import {
+  CompensationTrigger,
   type DescribeReply,
   type Failure,
   type Outcome,
@@ -25,6 +26,7 @@ export function runJson(run: RunSummary) {
     bundle: toHex(run.bundle),
     note: run.note,
     searchable: searchableOf(run),
+    deadLetters: run.deadLetters,
     historyExpiredAt: run.expiredMs === 0 ? null : timeText(run.expiredMs),
   };
 }
@@ -62,6 +64,8 @@ function parentJson({ partition, generation, op }: StartedBy) {
   return { run: runText(partition), generation, op };
 }
 
+export const triggerWord = (trigger: number) => (trigger === CompensationTrigger.always ? "always" : "on-failure");
+
 export function describeJson(reply: DescribeReply, outcome: object | null) {
   return {
     ...(reply.summary === undefined ? {} : runJson(reply.summary)),
@@ -74,6 +78,8 @@ export function describeJson(reply: DescribeReply, outcome: object | null) {
     deadlineAt: reply.deadlineAtMs === 0 ? null : timeText(reply.deadlineAtMs),
     pending: reply.pending.map(pendingJson),
     queue: reply.queue.map(queuedJson),
+    compensations: reply.compensation.map(({ op, name, trigger }) => ({ op, name, trigger: triggerWord(trigger) })),
+    decidedStatus: reply.decidedStatus === 0 ? null : statusWord(reply.decidedStatus),
     outcome,
   };
 }

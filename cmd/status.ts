@@ -14,6 +14,7 @@ const styles: Record<number, Style> = {
   [RunStatus.timedOut]: "red",
   [RunStatus.blocked]: "yellow",
   [RunStatus.paused]: "yellow",
+  [RunStatus.compensating]: "yellow",
   [RunStatus.cancelled]: "yellow",
   [RunStatus.terminated]: "yellow",
 };
@@ -40,6 +41,7 @@ const open: ReadonlySet<number> = new Set([
   RunStatus.blocked,
   RunStatus.paused,
   RunStatus.queued,
+  RunStatus.compensating,
 ]);
 
 export const hasEnded = (status: number): boolean => !open.has(status);

@@ -99,6 +99,20 @@ export const clientMethods = {
   resumeWorkflow: method(m.resumeWorkflow, c.encodeResumeRequest, c.decodeResumeRequest, c.encodeResumeReply, c.decodeResumeReply),
   pauseWorkflow: method(m.pauseWorkflow, c.encodePauseRequest, c.decodePauseRequest, c.encodePauseReply, c.decodePauseReply),
   unpauseWorkflow: method(m.unpauseWorkflow, c.encodeUnpauseRequest, c.decodeUnpauseRequest, c.encodeUnpauseReply, c.decodeUnpauseReply),
+  replayDeadLetter: method(
+    m.replayDeadLetter,
+    c.encodeReplayDeadLetterRequest,
+    c.decodeReplayDeadLetterRequest,
+    c.encodeReplayDeadLetterReply,
+    c.decodeReplayDeadLetterReply,
+  ),
+  dropDeadLetter: method(
+    m.dropDeadLetter,
+    c.encodeDropDeadLetterRequest,
+    c.decodeDropDeadLetterRequest,
+    c.encodeDropDeadLetterReply,
+    c.decodeDropDeadLetterReply,
+  ),
   listWorkflows: method(m.listWorkflows, c.encodeListRequest, c.decodeListRequest, c.encodeListReply, c.decodeListReply),
   describeWorkflow: method(
     m.describeWorkflow,

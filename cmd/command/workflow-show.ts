@@ -1,7 +1,7 @@
 /** `hop workflow show`: a run, how it stands, and what it waits for. */
 
 import { addressText, HopError, type RunId, toHex } from "#core/base";
-import { type DescribeReply, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
+import { type CompensationSummary, type DescribeReply, type PendingSummary, type QueuedStart, RunStatus, type RunSummary } from "#proto";
 import { starterText } from "../child-events.ts";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, runAddress, runId } from "../context.ts";
@@ -11,7 +11,7 @@ import { type ExitCode, exit, reasonOf } from "../failure.ts";
 import { kindName } from "../history.ts";
 import type { Output } from "../output.ts";
 import { outcomeText, payloadBytes, type Remote } from "../remote.ts";
-import { describeJson, outcomeJson, searchableOf } from "../shapes.ts";
+import { describeJson, outcomeJson, searchableOf, triggerWord } from "../shapes.ts";
 import { hasEnded, paintStatus, statusWord } from "../status.ts";
 import type { Column } from "../table.ts";
 import { safeText, visible, visibleLines } from "../terminal.ts";
@@ -80,10 +80,15 @@ function show(output: Output, run: RunSummary, reply: DescribeReply, known: Know
   field("history", `${reply.size} events, root ${toHex(reply.root)}${gone}`);
   if (result !== undefined) field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
   else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) field("outcome", outcomeText(reply.outcome));
+  if (reply.deadLetter.length > 0) field("dead", `${reply.deadLetter.length} compensations failed for good, see \`hop dlq list\``);
   if (lacksWorker) field("waits for", "a worker: none that runs workflows is connected");
   if (reply.pending.length > 0) {
     output.line("");
     output.table(pendingColumns, reply.pending);
+  }
+  if (reply.compensation.length > 0) {
+    output.line("");
+    output.table(compensationColumns, reply.compensation);
   }
   if (reply.queue.length === 0) return;
   output.line("");
@@ -96,6 +101,12 @@ const queueColumns = (run: RunId): readonly Column<QueuedStart>[] => [
   { title: "SINCE", value: ({ queuedMs }) => timeText(queuedMs) },
   { title: "UNTIL", value: ({ expiresAtMs }) => (expiresAtMs === 0 ? "" : timeText(expiresAtMs)) },
   { title: "SIGNALS", value: ({ signals }) => (signals === 0 ? "" : String(signals)), align: "right" },
+];
+
+const compensationColumns: readonly Column<CompensationSummary>[] = [
+  { title: "OP", value: ({ op }) => String(op), align: "right" },
+  { title: "OWED", value: ({ name }) => name, shrink: true },
+  { title: "WHEN", value: ({ trigger }) => triggerWord(trigger) },
 ];
 
 const pendingColumns: readonly Column<PendingSummary>[] = [

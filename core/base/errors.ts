@@ -17,6 +17,7 @@ export const reasons = {
   BLOB_NOT_FOUND: "Content-addressed storage holds no such blob",
   NODE_NOT_FOUND: "No member of the cluster has this number",
   SHARD_NOT_FOUND: "No shard has this number",
+  DEAD_LETTER_NOT_FOUND: "The run's name has no dead letter of this number",
   ENTRY_NOT_FOUND: "No entry of this class has this name",
   INSTANCE_LIVE: "A run of this instance is live and the start asked not to attach",
   IDEMPOTENCY_CONFLICT: "The idempotency key was used with other arguments",

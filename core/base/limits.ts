@@ -31,6 +31,10 @@ export const limits = {
   timerMsMax: Math.ceil(100 * year),
   /** Operations open at one time in one run. */
   pendingOpsMax: 10_000,
+  /** Compensations of a run's name that are owed, and dead letters of them. */
+  compensationsMax: 1000,
+  /** How long compensations wait for what they undo to stop, from the run's decided end on. */
+  stopWaitMsMax: 30_000,
   /** Signal ids kept to recognise a resent one. */
   signalIdsKept: 64,
   /** Calls of a run's methods that have no answer yet. */

@@ -2,9 +2,10 @@
 import { limits, type Rejection } from "#core/base";
 import { defaultRetry, mayRetry, retryDelayMs } from "#core/policy";
 import { type ActivityOptions, type ActivityRetried, type ActivityScheduled, EventKind, type Failure, type Payload } from "#proto";
+import { letterAfter, replayed } from "./dead-letter.ts";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
-import { type EventPlace, kept, type Operation, openOperation, type Run } from "./state.ts";
+import { type EventPlace, generationOf, isTask, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface ScheduleRequest {
   readonly op: number;
@@ -43,7 +44,7 @@ export interface Claim {
 /** The operation that a claim is for, or why it may not commit. */
 export function claimed(run: Run, claim: Claim): Operation | Rejection {
   const o = run.pending.get(claim.op);
-  if (o === undefined || claim.generation !== run.generation || o.kind !== EventKind.activityScheduled) {
+  if (o === undefined || claim.generation !== generationOf(run, claim.op) || !isTask(o)) {
     return { reject: "FENCED", message: `Cannot take a result for ${run.run}: operation ${claim.op} is not open` };
   }
   if (claim.attempt !== o.attempt || claim.delivery !== o.delivery) {
@@ -56,8 +57,10 @@ export function claimed(run: Run, claim: Claim): Operation | Rejection {
   return o;
 }
 
-export function decideCompleted(o: Operation, result: Payload | undefined, worker: string): RunEvent {
-  return { kind: EventKind.activityCompleted, body: { op: o.op, attempt: o.attempt, result, worker } };
+export function decideCompleted(run: Run, o: Operation, result: Payload | undefined, worker: string): RunEvent {
+  const body = { op: o.op, attempt: o.attempt, result, worker };
+  if (o.kind === EventKind.activityScheduled) return { kind: EventKind.activityCompleted, body };
+  return { kind: EventKind.compensationCompleted, body: { ...body, ...letterAfter(run, o.op, false) } };
 }
 
 export interface FailedAttempt {
@@ -76,9 +79,12 @@ export function decideFailed(run: Run, o: Operation, attempt: FailedAttempt): Ru
   const closeBy = o.options?.scheduleToCloseMs ? o.scheduledMs + o.options.scheduleToCloseMs : Number.POSITIVE_INFINITY;
   if (mayRetry(policy, o.attempt, failure) && timeMs + wait < closeBy) {
     const body = { op: o.op, attempt: o.attempt, failure, nextMs: timeMs + wait, worker, heartbeat: attempt.progress ?? o.heartbeat };
-    return { kind: EventKind.activityRetried, body };
+    if (o.kind === EventKind.activityScheduled) return { kind: EventKind.activityRetried, body };
+    return { kind: EventKind.compensationRetried, body: { ...body, letter: replayed(run, o.op).letter } };
   }
-  return { kind: EventKind.activityFailed, body: { op: o.op, attempt: o.attempt, failure, worker } };
+  const body = { op: o.op, attempt: o.attempt, failure, worker };
+  if (o.kind === EventKind.activityScheduled) return { kind: EventKind.activityFailed, body };
+  return { kind: EventKind.compensationFailed, body: { ...body, ...letterAfter(run, o.op, true) } };
 }
 
 export type Timeout = "start-to-close" | "schedule-to-close" | "heartbeat";
@@ -95,7 +101,7 @@ export function timeoutFailure(o: Operation, timeout: Timeout): Failure {
   return failureOf("TimeoutError", message, { nonRetryable: timeout === "schedule-to-close" });
 }
 
-function applyRetried(run: Run, body: ActivityRetried): void {
+export function applyRetried(run: Run, body: Omit<ActivityRetried, "worker">): void {
   const o = run.pending.get(body.op);
   if (o === undefined) return;
   o.attempt = body.attempt + 1;

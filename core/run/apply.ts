@@ -1,8 +1,17 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
-import { applyToActivity } from "./activity.ts";
+import { applyRetried, applyToActivity } from "./activity.ts";
 import { applyToChild, closeChildren } from "./child.ts";
-import { applyCancelRequested, applyClosed, applyResumed } from "./close.ts";
+import { applyCancelRequested, applyClosed, applyResumed, statusAfter } from "./close.ts";
+import {
+  applyCompensationCompleted,
+  applyCompensationFailed,
+  applyCompensationStarted,
+  applyRegistered,
+  applyUnwindStarted,
+  applyWithdrawn,
+} from "./compensation.ts";
+import { applyLetterReplayed, settleLetter } from "./dead-letter.ts";
 import { isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
@@ -78,7 +87,7 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
   }
 }
 
-/** What the run and others tell each other; every other kind ends the run. */
+/** What the run and others tell each other. */
 function applyBetweenRuns(run: Run, event: RunEvent, at: EventPlace): void {
   switch (event.kind) {
     case Kind.signalSent:
@@ -105,17 +114,60 @@ function applyBetweenRuns(run: Run, event: RunEvent, at: EventPlace): void {
       applyToMethod(run, event, at.seq);
       break;
     default:
+      applyToStack(run, event, at);
+  }
+}
+
+/** What is owed of the run, and what became of it; every other kind ends the run. */
+function applyToStack(run: Run, event: RunEvent, at: EventPlace): void {
+  switch (event.kind) {
+    case Kind.compensationRegistered:
+      applyRegistered(run, event.body, at.seq);
+      break;
+    case Kind.compensationWithdrawn:
+      applyWithdrawn(run, event.body.op);
+      break;
+    case Kind.unwindStarted:
+      leaveOff(run, event.body.status, at.seq);
+      applyUnwindStarted(run, event.body, at);
+      break;
+    case Kind.compensationStarted:
+      applyCompensationStarted(run, event.body, at);
+      break;
+    case Kind.compensationRetried:
+      applyRetried(run, event.body);
+      break;
+    case Kind.compensationCompleted:
+      applyCompensationCompleted(run, event.body);
+      break;
+    case Kind.compensationFailed:
+      applyCompensationFailed(run, event.body, at);
+      break;
+    case Kind.unwindEnded:
+      break;
+    case Kind.deadLetterReplayed:
+      applyLetterReplayed(run, event.body, at);
+      break;
+    case Kind.deadLetterDropped:
+      settleLetter(run, event.body.letter);
+      break;
+    default:
       applyEnd(run, event, at);
   }
 }
 
 function applyEnd(run: Run, event: RunEvent, at: EventPlace): void {
-  cancelWaits(run);
-  cancelCalls(run);
-  closeChildren(run, event.kind);
-  closeCalls(run, at.seq);
+  leaveOff(run, statusAfter(event.kind), at.seq);
   applyClosed(run, event, at.timeMs);
   tellAwaiters(run);
+}
+
+/** The run's end is decided: its code goes on no more. */
+function leaveOff(run: Run, status: number, seq: number): void {
+  cancelWaits(run);
+  cancelCalls(run);
+  closeChildren(run, status);
+  closeCalls(run, seq);
 }
 
 type Steered = Extract<

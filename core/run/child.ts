@@ -26,7 +26,6 @@ import {
   type StartedBy,
   type StartOrder,
 } from "#proto";
-import { statusAfter } from "./close.ts";
 import type { RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf, type ResultWaiter, waiterKey } from "./outbox.ts";
 import { markTaken } from "./sender.ts";
@@ -113,11 +112,11 @@ function applyCancelSent(run: Run, { op, to, reason, child }: CancelSent, at: { 
   enqueue(run, partitionOf(to), { kind: MessageKind.cancel, op, generation: run.generation, child, reason });
 }
 
-/** The run ends by an event of that kind: what its children were to do then is told to them. */
-export function closeChildren(run: Run, kind: number): void {
+/** The run ends with that status, be it that it is only decided: what its children were to do then is told to them. */
+export function closeChildren(run: Run, status: number): void {
   for (const o of run.pending.values()) {
     if (o.kind !== EventKind.childSpawned || o.closePolicy === ParentClosePolicy.abandon) continue;
-    const how = endWords[statusAfter(kind)] ?? "ended";
+    const how = endWords[status] ?? "ended";
     const reason = `its parent, generation ${run.generation} of ${run.run}, ${how}`;
     const asks = o.closePolicy === ParentClosePolicy.cancel ? MessageKind.cancel : MessageKind.terminate;
     enqueue(run, partitionOf(o.to), { kind: asks, op: o.op, generation: run.generation, child: o.op, reason });

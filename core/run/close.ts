@@ -4,14 +4,18 @@ import { type CancelRequested, EventKind, type Outcome, type RunResumed, type Ru
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { markTaken } from "./sender.ts";
-import { isClosed, kept, type Run } from "./state.ts";
+import { isClosed, isReplayOp, kept, type Run } from "./state.ts";
 
-/** Why a command that needs a live run is refused, or undefined. */
+/** Why a command that needs a run whose end is not decided is refused, or undefined. */
 export function refuseUnlessLive(run: Run, verb: string): Rejection | undefined {
   if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot ${verb} ${run.run}: there is no such run` };
   if (isClosed(run)) return { reject: "RUN_CLOSED", message: `Cannot ${verb} ${run.run}: it has ended` };
+  if (run.status === Status.compensating) return { reject: "RUN_CLOSED", message: `Cannot ${verb} ${run.run}: ${unwindText}` };
   return undefined;
 }
+
+/** Why nothing can be told to a run whose end is decided. */
+export const unwindText = "its end is decided, and its compensations are being executed";
 
 /** Which message of another partition asks; left out: a client does. */
 export interface Asker {
@@ -70,13 +74,20 @@ export const isTerminal = (kind: number) => endStatus[kind] !== undefined;
 export function applyClosed(run: Run, event: RunEvent, timeMs: number): void {
   run.status = statusAfter(event.kind);
   run.closedMs = timeMs;
-  run.pending.clear();
-  run.unclaimed.clear();
+  clearOperations(run);
+  run.compensations = [];
+  run.decided = undefined;
   run.note = "";
   if (event.kind === EventKind.runTerminated && event.body.number > 0) markTaken(run, event.body.from as Partition, event.body.number);
   if (event.kind === EventKind.runCompleted) run.result = kept(event.body.result);
   else if (event.kind === EventKind.runFailed) run.failure = event.body.failure;
   else if (event.kind === EventKind.runCancelled || event.kind === EventKind.runTerminated) run.note = event.body.reason;
+}
+
+/** The run's own operations are over; replays of dead letters are no run's. */
+export function clearOperations(run: Run): void {
+  for (const op of run.pending.keys()) if (!isReplayOp(op)) run.pending.delete(op);
+  run.unclaimed.clear();
 }
 
 /** How a closed run ended, as callers are told. */

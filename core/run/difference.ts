@@ -8,7 +8,7 @@ import { limits, type Partition, runPartition } from "#core/base";
 import { EventKind, type Message, MessageKind } from "#proto";
 import { knowsStart } from "./child.ts";
 import { nextNumber, settledThrough, waiterKey } from "./outbox.ts";
-import { isLive, type Operation, ownPartition, type Run } from "./state.ts";
+import { isOpen, type Operation, ownPartition, type Run } from "./state.ts";
 
 export interface Difference {
   /** Messages that the receiver took and the sender does not know to have sent. */
@@ -44,7 +44,7 @@ export function differenceOf(sender: Run, receiver: Run): Difference {
 }
 
 function lostCallsOf(sender: Run, receiver: Run, taken: number): Operation[] {
-  if (!isLive(sender)) return [];
+  if (!isOpen(sender)) return [];
   const [from, to] = [runPartition(sender.run), runPartition(receiver.run)];
   const { generation } = sender;
   const answers = unread(receiver, from, sender.inbox.get(to)?.taken ?? 0);
@@ -61,7 +61,7 @@ function lostCallsOf(sender: Run, receiver: Run, taken: number): Operation[] {
 }
 
 function unansweredOf(sender: Run, receiver: Run, taken: number): Operation[] {
-  if (!isLive(sender)) return [];
+  if (!isOpen(sender)) return [];
   const [from, to] = [ownPartition(sender), ownPartition(receiver)];
   const { generation } = sender;
   const answers = unread(receiver, from, sender.inbox.get(to)?.taken ?? 0);

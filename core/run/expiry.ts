@@ -22,6 +22,8 @@ export function decideExpiry(run: Run, expiry: Expiry, at: { readonly nowMs: num
   if (run.closedMs + retentionMs > at.nowMs) return undefined;
   // Somebody is still to be told how it ended.
   if (run.unsettled > 0 || run.outbox.size > 0 || run.owed.size > 0 || run.awaiters.size > 0) return undefined;
+  // And somebody is still to see to what it could not undo.
+  if (run.deadLetters.length > 0) return undefined;
   const { type, status, startedMs, closedMs, bundle, note } = run;
   const last = { generation, type, status, startedMs, closedMs, bundle, note: note.slice(0, limits.noteCharsMax).toWellFormed() };
   const named = [...earlier.filter((each) => each.generation < generation).slice(1 - limits.expiredRunsMax), last];

@@ -17,7 +17,7 @@ import { enqueue, owe, type ResultWaiter, waiterKey } from "./outbox.ts";
 import { decideHeldSignal } from "./queue.ts";
 import { markTaken } from "./sender.ts";
 import { decideSignal } from "./signal.ts";
-import { hasGuest, isClosed, isLive, type Operation, type Run } from "./state.ts";
+import { hasGuest, isClosed, isLive, isOpen, type Operation, type Run } from "./state.ts";
 
 /** Taken without an event: with a refusal, or with an effect that the run is not told of. */
 export interface Taken {
@@ -92,7 +92,7 @@ function takeStarted(run: Run, from: Partition, message: Message): RunEvent | Ta
 /** The operation that a message answers; undefined where it was withdrawn, or its run has ended: nobody wants it. */
 function waiting(run: Run, from: Partition, { op, generation }: Message): Operation | undefined {
   const o = run.pending.get(op);
-  return isLive(run) && run.generation === generation && o?.to === runOf(from) ? o : undefined;
+  return isOpen(run) && run.generation === generation && o?.to === runOf(from) ? o : undefined;
 }
 
 export function applyTaken(run: Run, fact: InboxTaken): void {

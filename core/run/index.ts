@@ -5,6 +5,18 @@ export { type BlobRef, blobsOf } from "./blob-refs.ts";
 export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideSendCancel, decideSpawn, knowsStart, type SpawnRequest } from "./child.ts";
 export { decideCancel, decideResume, decideTerminate, isTerminal, noAsker, outcomeOf, refuseUnlessLive } from "./close.ts";
+export {
+  compensationAttempts,
+  compensationKey,
+  decideCompensationStarted,
+  decideRegister,
+  decideTerminal,
+  decideUnwind,
+  decideUnwindEnded,
+  nextOfUnwind,
+  owedAt,
+} from "./compensation.ts";
+export { compensationCount, decideDropLetter, decideReplayLetter } from "./dead-letter.ts";
 export { acquaintances, type Difference, differenceOf } from "./difference.ts";
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
 export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
@@ -37,10 +49,14 @@ export {
   dueMs,
   type EventPlace,
   emptyRun,
+  generationOf,
   hasGuest,
   isClosed,
   isLive,
+  isOpen,
+  isReplayOp,
   isSettled,
+  isTask,
   kept,
   mayBeOffered,
   type Operation,

@@ -58,7 +58,7 @@ const byClient = { from: "", number: 0, op: 0, generation: 0, path: [] };
 /** A call by another run. It has no id: messages are taken once. */
 export function takeCall(run: Run, from: Partition, message: Message): RunEvent | Reason {
   if (run.generation === 0) return "RUN_NOT_FOUND";
-  if (isClosed(run)) return "RUN_CLOSED";
+  if (isClosed(run) || run.status === RunStatus.compensating) return "RUN_CLOSED";
   if (run.calls.size >= limits.openCallsMax) return "BUFFER_FULL";
   const { name, payload: input, number, op, generation, path } = message;
   return { kind: EventKind.methodCalled, body: { call: run.lastCall + 1, name, input, id: "", from, number, op, generation, path } };

@@ -17,7 +17,7 @@ import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
 import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
 import { markTaken } from "./sender.ts";
-import { isLive, kept, type Operation, openOperation, type Run } from "./state.ts";
+import { isOpen, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface SendRequest {
   readonly op: number;
@@ -47,7 +47,7 @@ export function decideWaitCancelled(run: Run, { op, to }: Operation): RunEvent {
 
 /** What the run's code is to be told once a message was taken; undefined = nothing. */
 export function decideSettled(run: Run, to: Partition, message: Message, refusal: string | undefined): RunEvent | undefined {
-  if (!isLive(run) || message.generation !== run.generation) return undefined;
+  if (!isOpen(run) || message.generation !== run.generation) return undefined;
   const o = run.pending.get(message.op);
   if (o === undefined || partitionOf(o.to) !== to) return undefined;
   const failure = refusal === undefined ? undefined : refusalFailure(message.kind as MessageKind, o.to, refusal);

@@ -447,7 +447,7 @@ function lifeOf(steps: readonly number[]): { run: Run; events: RunEvent[] } {
     else if (o?.kind === Kind.activityScheduled)
       add(
         step === 9
-          ? decideCompleted(o, text("x"), "w")
+          ? decideCompleted(run, o, text("x"), "w")
           : decideFailed(run, o, { failure: failure("E"), worker: "w", progress: text("p"), timeMs: timeMs + i }),
       );
     else if (o?.kind === Kind.timerStarted) add({ kind: Kind.timerFired, body: { op: o.op } });

@@ -1,9 +1,10 @@
 /** Signals: buffered in order, each taken by one wait. */
 import { limits, type Partition, type Rejection } from "#core/base";
 import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
+import { refuseUnlessLive } from "./close.ts";
 import type { RunEvent } from "./event.ts";
 import { markTaken } from "./sender.ts";
-import { type EventPlace, isClosed, openOperation, type Run } from "./state.ts";
+import { type EventPlace, openOperation, type Run } from "./state.ts";
 
 /** What a client sends. */
 export type SignalRequest = Pick<SignalReceived, "name" | "payload" | "id">;
@@ -12,8 +13,7 @@ export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplic
   const { id } = body;
   if (run.generation === 0) return { reject: "RUN_NOT_FOUND", message: `Cannot signal ${run.run}: there is no such run` };
   if (id !== "" && run.signalIds.includes(id)) return "duplicate";
-  if (isClosed(run)) return { reject: "RUN_CLOSED", message: `Cannot signal ${run.run}: it has ended` };
-  return { kind: EventKind.signalReceived, body };
+  return refuseUnlessLive(run, "signal") ?? { kind: EventKind.signalReceived, body };
 }
 
 export function applyToSignal(

@@ -2,6 +2,7 @@
 import { bytesEqual, instanceOf, type Rejection, seedOf } from "#core/base";
 import { type Contender, EventKind, type Payload, type RunStarted, RunStatus, type StartedBy } from "#proto";
 import { tellStarter } from "./child.ts";
+import { clearOperations } from "./close.ts";
 import type { RunEvent } from "./event.ts";
 import { instancePrefix } from "./instance.ts";
 import { keepOutcome, refuseFull, takeOut, useKey } from "./queue.ts";
@@ -107,11 +108,12 @@ export function applyStarted(run: Run, body: RunStarted, at: { seq: number; time
   run.nextOp = 1;
   run.firstSeq = at.seq;
   run.deliveredSeq = at.seq;
-  run.pending.clear();
+  run.compensations = [];
+  run.decided = undefined;
+  clearOperations(run);
   run.result = undefined;
   run.failure = undefined;
   run.note = "";
-  run.unclaimed.clear();
   run.startedBy = body.startedBy;
   tellStarter(run, { startedBy: body.startedBy, ticket: body.ticket, isQueued: false });
   run.lastCall = 0;

@@ -10,7 +10,10 @@ import { noBytes, runPartition, schedulePartition } from "#core/base";
 import {
   type ActivityOptions,
   type AnsweredCall,
+  type Compensation,
   type Contender,
+  type DeadLetter,
+  type DecidedEnd,
   type Ending,
   EventKind,
   type Failure,
@@ -36,7 +39,9 @@ export interface Operation {
     | typeof EventKind.resultAwaited
     /** Open until the child has ended. */
     | typeof EventKind.childSpawned
-    | typeof EventKind.cancelSent;
+    | typeof EventKind.cancelSent
+    | typeof EventKind.compensationStarted
+    | typeof EventKind.deadLetterReplayed;
   readonly name: string;
   /** Address of the other run that it is about; empty = none. */
   readonly to: string;
@@ -94,6 +99,14 @@ export interface Run {
   /** How starts before this generation ended, the latest last. */
   endings: Ending[];
   cancelRequested: boolean;
+  /** Compensations that are owed, oldest first. */
+  compensations: Compensation[];
+  /** How the run ends, while its compensations are executed. */
+  decided: DecidedEnd | undefined;
+  /** Compensations of every generation that failed for good, oldest first. */
+  deadLetters: DeadLetter[];
+  /** Replays of dead letters that there ever were. */
+  replays: number;
   nextOp: number;
   /** Sequence of the generation's RunStarted. */
   firstSeq: number;
@@ -155,6 +168,10 @@ export function emptyRun(run: RunId): Run {
     queue: [],
     endings: [],
     cancelRequested: false,
+    compensations: [],
+    decided: undefined,
+    deadLetters: [],
+    replays: 0,
     nextOp: 1,
     firstSeq: 0,
     pending: new Map(),
@@ -212,30 +229,46 @@ export function openOperation(
 
 /** Its events are for code of a workflow's; a schedule is carried on by Core alone. */
 export const hasGuest = (run: Run) => run.schedule === undefined;
-export const isLive = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked || run.status === RunStatus.paused;
+/** It holds its name: it is under way, or its end is decided and comes after its compensations. */
+export const isLive = (run: Run) => isOpen(run) || run.status === RunStatus.compensating;
+/** Its end is not decided: its code may go on. */
+export const isOpen = (run: Run) => run.status === RunStatus.running || run.status === RunStatus.blocked || run.status === RunStatus.paused;
 export const isClosed = (run: Run) => run.status !== RunStatus.unspecified && !isLive(run);
 
 /** The guest has seen everything that is for it. */
 export const isSettled = (run: Run) => run.deliveredSeq >= run.deliverableEnd;
 
-/** An activity that may be offered or executed at `nowMs`, not waiting for its next attempt. */
-export const mayBeOffered = (o: Operation, nowMs: number) => o.kind === EventKind.activityScheduled && o.dueMs <= nowMs;
+/** Replays of dead letters are numbered from here on: no run issues so many operations. */
+export const firstReplayOp = 0x8000_0000;
+
+export const isReplayOp = (op: number) => op >= firstReplayOp;
+
+/** The generation by which an operation is fenced: a replay belongs to none. */
+export const generationOf = (run: Run, op: number) => (isReplayOp(op) ? 0 : run.generation);
+
+/** It is executed by workers: an activity, a compensation, the replay of one. */
+export const isTask = ({ kind }: Pick<Operation, "kind">) =>
+  kind === EventKind.activityScheduled || kind === EventKind.compensationStarted || kind === EventKind.deadLetterReplayed;
+
+/** A task that may be offered or executed at `nowMs`, not waiting for its next attempt. */
+export const mayBeOffered = (o: Operation, nowMs: number) => isTask(o) && o.dueMs <= nowMs;
 
 /**
  * When the run must be looked at again: 0 = as soon as a node has it, Infinity = only on a command.
  */
 export function attentionMs(run: Run): number {
   if (run.outbox.size > 0) return 0;
-  if (!isLive(run)) return Number.POSITIVE_INFINITY;
   if (run.status === RunStatus.running && !isSettled(run)) return 0;
+  // The next compensation, or the run's end, follows at once.
+  if (run.status === RunStatus.compensating && !run.pending.has(run.compensations.at(-1)?.op ?? 0)) return 0;
   for (const o of run.pending.values()) if (mayBeOffered(o, 0)) return 0;
   return dueMs(run);
 }
 
-/** When the next of a live run's own timers is due; infinity where none is. */
+/** When the next of a run's own timers, or of a replay's, is due; infinity where none is. */
 export function dueMs(run: Run): number {
   if (run.schedule !== undefined) return scheduleDueMs(run.schedule, run.pending.size);
-  let due = run.deadlineAtMs || Number.POSITIVE_INFINITY;
+  let due = (isOpen(run) && run.deadlineAtMs) || Number.POSITIVE_INFINITY;
   for (const { expiresAtMs } of run.queue) if (expiresAtMs > 0) due = Math.min(due, expiresAtMs);
   for (const o of run.pending.values()) {
     if (o.dueMs > 0) due = Math.min(due, o.dueMs);

@@ -1,9 +1,11 @@
 /** What a run did in an activation: its commands become events, its faults block it. */
 import { limits, noBytes, type SessionId } from "#core/base";
 import {
+  compensationCount,
   decideAwaitResult,
   decideCallWithdrawn,
   decideMethodCall,
+  decideRegister,
   decideSchedule,
   decideSendCancel,
   decideSendSignal,
@@ -129,6 +131,7 @@ function excess(live: LiveRun, { kind, name }: Command): string | undefined {
     return `Run ${live.id} has ${pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
   if (kind === CommandKind.setSearchable && isSearchableFull(live.run, name))
     return `Run ${live.id} has ${limits.searchableMax} searchable names, more are not allowed`;
+  if (kind === CommandKind.compensate) return tooManyOwed(live);
   if (!isRemote(kind)) return undefined;
   return unsettled < limits.unsettledMessagesMax
     ? undefined
@@ -144,7 +147,16 @@ const isRemote = (kind: number): boolean =>
   kind === CommandKind.callMethod;
 
 /** Operations are numbered; the other kinds withdraw one or end the run. */
-const isOperation = (kind: number): boolean => kind <= CommandKind.awaitSignal || kind === CommandKind.setSearchable || isRemote(kind);
+const isOperation = (kind: number): boolean =>
+  kind <= CommandKind.awaitSignal || kind === CommandKind.setSearchable || kind === CommandKind.compensate || isRemote(kind);
+
+function tooManyOwed({ id, run }: LiveRun): string | undefined {
+  const count = compensationCount(run);
+  if (count < limits.compensationsMax) return undefined;
+  const { length } = run.deadLetters;
+  const dead = length > 0 ? `, ${length} of them dead letters: replay or drop them` : "";
+  return `Run ${id} has ${count} compensations, at most ${limits.compensationsMax} are allowed${dead}`;
+}
 
 function commandProblem(live: LiveRun, commands: readonly Command[]): string | undefined {
   let next = live.run.nextOp;
@@ -208,6 +220,14 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
     case CommandKind.setSearchable:
       ctx.append(live, { kind: EventKind.searchableSet, body: { op: c.op, name: c.name, value: c.searchable } }, identity);
       return;
+    case CommandKind.compensate:
+      ctx.append(live, decideRegister({ ...c, input: c.payload }), identity);
+      return;
+    case CommandKind.withdrawCompensation:
+      if (live.run.compensations.some(({ op }) => op === c.op)) {
+        ctx.append(live, { kind: EventKind.compensationWithdrawn, body: { op: c.op } }, identity);
+      }
+      return;
     case CommandKind.cancelOp:
       return withdraw(ctx, live, c.op, identity);
     default:
@@ -231,6 +251,8 @@ function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: Identi
     [EventKind.signalSent]: EventKind.signalSendCancelled,
     [EventKind.cancelSent]: EventKind.cancelSendCancelled,
   } as const;
+  // A run withdraws only what it issued itself.
+  if (o.kind === EventKind.compensationStarted || o.kind === EventKind.deadLetterReplayed) return;
   if (o.kind === EventKind.resultAwaited) ctx.append(live, decideWaitCancelled(live.run, o), identity);
   else if (o.kind === EventKind.methodCallSent) ctx.append(live, decideCallWithdrawn(live.run, o), identity);
   else ctx.append(live, { kind: kinds[o.kind], body: { op } } as RunEvent, identity);

@@ -15,6 +15,7 @@ import { type Identity, RunStatus } from "#proto";
 import { forgetCaller, onCall } from "./calls.ts";
 import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
+import { onLetterCommand } from "./dead-letters.ts";
 import { type Command, partitionOfCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
@@ -34,6 +35,7 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
   if (live === undefined) {
     return reject(ctx, request, { reject: "RUN_NOT_FOUND", message: `Cannot ${verbs[command.kind]} ${command.run}: there is no such run` });
   }
+  if (command.kind === "replay-letter" || command.kind === "drop-letter") return onLetterCommand(ctx, request, identity, live, command);
   if (command.kind === "await-result") return awaitResult(ctx, request, live, command);
   const ticket = command.ticket ?? 0;
   if (ticket > 0 && ticket !== live.run.ticket) return onOtherStart(ctx, request, identity, live, command);

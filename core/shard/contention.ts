@@ -20,7 +20,7 @@ import {
 } from "#core/run";
 import { type Contender, EventKind, type Identity, type IdentityInit } from "#proto";
 import type { ShardContext } from "./context.ts";
-import type { Command } from "./input.ts";
+import type { Command, LetterCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveQueue, leaveWorker } from "./outcome.ts";
 import { remind, remindBudgets } from "./reminders.ts";
@@ -79,7 +79,7 @@ export function startNext(ctx: ShardContext, live: LiveRun): void {
   if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
 }
 
-type Directed = Exclude<Command, { kind: "start" | "await-result" | "schedule" }>;
+type Directed = Exclude<Command, { kind: "start" | "await-result" | "schedule" } | LetterCommand>;
 
 /** What is for one start of a name that is not its newest run. */
 export function onOtherStart(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: Directed): void {
@@ -137,4 +137,6 @@ export const verbs = {
   "await-result": "wait for",
   query: "query",
   call: "call a method of",
+  "replay-letter": "replay a dead letter of",
+  "drop-letter": "drop a dead letter of",
 } as const;

@@ -190,6 +190,11 @@ export class ShardContext {
     return touched;
   }
 
+  /** What follows for the run is to be looked at in this step, though nothing is appended to it. */
+  touch(live: LiveRun): void {
+    if (this.touched.at(-1) !== live) this.touched.push(live);
+  }
+
   /** Barrier of everything that the run's state rests on now. */
   committed(live: LiveRun): Barrier {
     return live.appliedIndex === 0 ? now : { until: "committed", index: asIndex(live.appliedIndex) };
@@ -399,6 +404,6 @@ export class ShardContext {
     live.appliedIndex = this.lastIndex;
     live.touchedMs = this.nowMs;
     if (!this.dirty.has(live)) this.dirty.set(live, this.lastIndex);
-    if (this.touched.at(-1) !== live) this.touched.push(live);
+    this.touch(live);
   }
 }

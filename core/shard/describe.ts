@@ -20,6 +20,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
       note: run.note,
       expiredMs: 0,
       searchable: searchableJson(run),
+      deadLetters: run.deadLetters.filter(({ generation }) => generation === run.generation).length,
     },
     size: head.size,
     lastHash: head.lastHash,
@@ -35,6 +36,9 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     ending: run.endings,
     startedBy: run.startedBy,
     schedule: run.schedule,
+    compensation: run.compensations.map(({ op, name, trigger }) => ({ op, name, trigger })).reverse(),
+    deadLetter: run.deadLetters,
+    decidedStatus: run.decided?.status ?? 0,
   };
 }
 

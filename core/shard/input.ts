@@ -35,10 +35,19 @@ export type Command =
   | (Directed & { readonly kind: "pause" | "unpause"; readonly reason: string })
   | (Directed & { readonly kind: "resume"; readonly bundle: Uint8Array })
   /** `run` is the schedule's address. */
-  | { readonly kind: "schedule"; readonly run: RunId; readonly ask: ScheduleCommand };
+  | { readonly kind: "schedule"; readonly run: RunId; readonly ask: ScheduleCommand }
+  | LetterCommand;
 
 /** The partition that decides the command. */
 export const partitionOfCommand = ({ kind, run }: Command): Partition => (kind === "schedule" ? schedulePartition(run) : runPartition(run));
+
+/** About a compensation that failed for good, whichever run of the name it is of. */
+export type LetterCommand =
+  | { readonly kind: "replay-letter"; readonly run: RunId; readonly letter: number }
+  | { readonly kind: "drop-letter"; readonly run: RunId; readonly letter: number; readonly reason: string };
+
+/** The start that a command is about, where it is about one of a name's. */
+export const ticketOf = (command: Command): number => ("ticket" in command ? (command.ticket ?? 0) : 0);
 
 export type Input = { readonly nowMs: number } & (
   | { readonly kind: "command"; readonly request: RequestId; readonly identity: Identity; readonly command: Command }

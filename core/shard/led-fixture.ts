@@ -53,6 +53,10 @@ export class Led {
     return this.step({ ...joining(at, this.nowMs, { activitySlots: capacity.activitySlots }), capacity });
   }
 
+  joinAs(at: typeof session, capacity: SessionCapacity, hello: { readonly activities: string[]; readonly workerId: string }): Effect[] {
+    return this.step({ ...joining(at, this.nowMs, { activitySlots: capacity.activitySlots, ...hello }), capacity });
+  }
+
   /** Answers the activation among the effects. */
   answer(effects: readonly Effect[], ...commands: CommandInit[]): Effect[] {
     const to = effects.find((each) => each.kind === "activate" || each.kind === "replay");

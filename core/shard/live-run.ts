@@ -3,7 +3,7 @@
  *
  * Everything but `run`, `chain` and `appliedIndex` is lost with the process and made anew.
  */
-import type { Key, Partition, RequestId, RunId } from "#core/base";
+import type { Key, Partition, RequestId, RunId, SessionId } from "#core/base";
 import { namespaceOf, runOf } from "#core/base";
 import type { Session } from "#core/dispatch";
 import type { PartitionChain } from "#core/merkle";
@@ -76,6 +76,8 @@ export class LiveRun {
   readonly tasks = new Map<number, LiveTask>();
   /** Operations whose next attempt was decided in this life: nobody can have its first delivery yet. */
   readonly retries = new Set<number>();
+  /** Tasks that were given up while compensations were owed, by their keys, and may still be executing there until then. */
+  readonly stopping = new Map<string, { readonly session: SessionId | undefined; readonly untilMs: number }>();
   /** Envelopes under way, by receiver. */
   readonly flights = new Map<Partition, Flight>();
   /** Messages of the run that flights were made for; later ones may have none. */

@@ -1,6 +1,6 @@
 /** The end of a run, or of a start that waits for one, and telling those who wait for it. */
 import { assert, type Rejection, type Reply } from "#core/base";
-import { decideExpired, findStart, isOverdue, outcomeOf, type RunEvent } from "#core/run";
+import { decideExpired, decideUnwind, findStart, isOverdue, isReplayOp, outcomeOf, owedAt, type RunEvent } from "#core/run";
 import { type Contender, type Ending, type IdentityInit, RunStatus } from "#proto";
 import { refuseCallers } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
@@ -9,14 +9,32 @@ import type { LiveRun, Waiter } from "./live-run.ts";
 import { reject, respond } from "./replies.ts";
 import { freeTask } from "./tasks.ts";
 
-/** Appends a terminal event: nothing of the run goes on after it. The start that waits next begins with the same record. */
+/**
+ * The run's end is decided, as the terminal event says: that is appended at once, or, where compensations are owed, its
+ * stack is sealed in its place. A decided end stays as it is.
+ */
 export function closeRun(ctx: ShardContext, live: LiveRun, event: RunEvent, identity: IdentityInit): void {
+  if (live.run.status === RunStatus.compensating) return;
+  if (owedAt(live.run, event).length === 0) return endRun(ctx, live, event, identity);
+  ctx.append(live, decideUnwind(live.run, event), identity);
+  stopWork(ctx, live);
+  if (live.queries.length === 0) leaveWorker(ctx, live);
+}
+
+/** Appends a terminal event: nothing of the run goes on after it. The start that waits next begins with the same record. */
+export function endRun(ctx: ShardContext, live: LiveRun, event: RunEvent, identity: IdentityInit): void {
   expireOverdue(ctx, live);
   ctx.append(live, event, identity);
-  for (const task of [...live.tasks.values()]) freeTask(ctx, live, task, "The run has ended");
+  stopWork(ctx, live);
+  live.stopping.clear();
   for (const waiter of takeWaiters(live)) answer(ctx, live, waiter);
-  refuseCallers(ctx, live, { reject: "RUN_CLOSED", message: `Cannot wait for a method of ${live.id}: it ended before it answered` });
   if (live.queries.length === 0) leaveWorker(ctx, live);
+}
+
+/** Its code goes on no more: nobody waits for what that was to get or to answer. Replays of dead letters go on: they are no run's. */
+function stopWork(ctx: ShardContext, live: LiveRun): void {
+  refuseCallers(ctx, live, { reject: "RUN_CLOSED", message: `Cannot wait for a method of ${live.id}: it ended before it answered` });
+  for (const task of [...live.tasks.values()]) if (!isReplayOp(task.op)) freeTask(ctx, live, task, "The run has ended");
 }
 
 /** Those who wait for the newest run; the others wait for one that is queued. */

@@ -1,6 +1,6 @@
 /** Reading a run's state where its code runs. Nothing is appended. */
 import type { SessionId } from "#core/base";
-import { expiredText, isClosed } from "#core/run";
+import { expiredText, isOpen } from "#core/run";
 import { type QueryAnswer, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { rebuildForQuery, unseat } from "./delivery.ts";
@@ -58,7 +58,7 @@ export function onQueryAnswered(ctx: ShardContext, sessionId: SessionId, message
     const rejection = { reject, message: `Cannot query ${live.id}: ${failure.message}` } as const;
     ctx.emit({ kind: "reply", request: query.request, reply: { kind: "rejected", rejection }, after });
   }
-  if (live.queries.length === 0 && isClosed(live.run)) leaveWorker(ctx, live);
+  if (live.queries.length === 0 && !isOpen(live.run)) leaveWorker(ctx, live);
 }
 
 function askAgain(ctx: ShardContext, live: LiveRun, query: WaitingQuery): void {

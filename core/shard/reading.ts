@@ -16,6 +16,7 @@ import { post } from "./outbox.ts";
 import { remindAll } from "./reminders.ts";
 import { orphanOperation } from "./tasks.ts";
 import { partitionOfToken } from "./token.ts";
+import { awaitStopping } from "./unwind.ts";
 
 /** Loads what the input is about. Throws `HopError` STORE_UNAVAILABLE where that can't be read now. */
 export function fetchFor(ctx: ShardContext, input: Input): void {
@@ -57,8 +58,9 @@ export function findNow(ctx: ShardContext, partition: Partition): LiveRun | "unr
 export function resume(ctx: ShardContext, live: LiveRun): void {
   live.touchedMs = ctx.nowMs;
   post(ctx, live);
-  if (!isLive(live.run)) return;
+  if (!isLive(live.run) && live.run.pending.size === 0) return;
   remindAll(ctx, live);
+  awaitStopping(ctx, live);
   for (const o of live.run.pending.values()) if (mayBeOffered(o, ctx.nowMs)) orphanOperation(ctx, live, o);
   if (live.run.status === RunStatus.running && !isSettled(live.run)) ctx.unassigned.add(live);
 }

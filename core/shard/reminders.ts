@@ -1,5 +1,5 @@
 /** Puts into the heap what comes due within the horizon. */
-import { isLive, type Operation, scheduleDueMs } from "#core/run";
+import { generationOf, isLive, isOpen, type Operation, scheduleDueMs } from "#core/run";
 import { type Contender, EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -20,7 +20,7 @@ export function remind(
     atMs,
     what,
     partition: live.partition,
-    generation: live.run.generation,
+    generation: generationOf(live.run, o?.op ?? 0),
     op: o?.op ?? 0,
     attempt: o?.attempt ?? 0,
     delivery: o?.delivery ?? 0,
@@ -29,7 +29,6 @@ export function remind(
 
 /** Puts what is due within the horizon into the heap. */
 export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
-  if (!isLive(live.run)) return;
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
   const { schedule, pending } = live.run;
   if (schedule !== undefined) {
@@ -37,8 +36,8 @@ export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
     if (inWindow(dueMs)) remind(ctx, live, "schedule", dueMs);
     return;
   }
-  if (inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);
-  remindBudgets(ctx, live, ({ expiresAtMs }) => inWindow(expiresAtMs));
+  if (isOpen(live.run) && inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);
+  if (isLive(live.run)) remindBudgets(ctx, live, ({ expiresAtMs }) => inWindow(expiresAtMs));
   for (const o of live.run.pending.values()) {
     if (inWindow(o.dueMs)) remind(ctx, live, o.kind === EventKind.timerStarted ? "timer" : "retry", o.dueMs, o);
     const whole = o.options?.scheduleToCloseMs ?? 0;

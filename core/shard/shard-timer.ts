@@ -15,7 +15,8 @@ export interface ShardTimer {
     | "budget"
     | "schedule"
     | "orphan"
-    | "replay";
+    | "replay"
+    | "unwind";
   /** Of a `budget`, the start's ticket. */
   readonly op: number;
   readonly attempt: number;

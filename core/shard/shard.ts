@@ -32,6 +32,7 @@ import { type Met, type Reunited, renumber, reunite } from "./reunion.ts";
 import { carryOn } from "./schedules.ts";
 import { onCapacityFreed, onHeartbeat, onTaskDone } from "./tasks.ts";
 import { arm, onTick } from "./timers.ts";
+import { unwind } from "./unwind.ts";
 import { onGone, onJoined } from "./workers.ts";
 
 /** Figures of a shard, for metrics. */
@@ -80,6 +81,7 @@ export class ShardMachine {
     if (!ctx.isFrozen || !stall(ctx, input)) dispatch(ctx, input);
     ctx.absent = undefined;
     for (const live of ctx.takeTouched()) {
+      unwind(ctx, live);
       startNext(ctx, live);
       carryOn(ctx, live);
       pump(ctx, live);

@@ -339,11 +339,12 @@ export class Shards {
     const base = fromBytes(decodeCommand, noBytes);
     const asked: Asked[] = [];
     for (let op = live.run.nextOp; this.prng.chance(0.6); op++) {
-      const draw = this.prng.below(10);
+      const draw = this.prng.below(12);
       if (draw < 5) asked.push({ ...base, kind: CommandKind.activity, op, name: this.prng.chance(0.5) ? "a" : "b", payload: payload("x") });
       else if (draw < 8)
         asked.push({ ...base, kind: CommandKind.timer, op, durationMs: this.prng.below(this.prng.chance(0.3) ? 200_000 : 500) });
-      else asked.push({ ...base, kind: CommandKind.awaitSignal, op, name: "go" });
+      else if (draw < 10) asked.push({ ...base, kind: CommandKind.awaitSignal, op, name: "go" });
+      else asked.push({ ...base, kind: CommandKind.compensate, op, name: "b", payload: payload("u"), trigger: draw - 10 });
     }
     if (this.prng.chance(0.1)) asked.push({ ...base, kind: CommandKind.complete, payload: payload("out") });
     return asked;

@@ -1,8 +1,8 @@
 /** Activities on their way to workers and back: offered, leased, fenced, tried again. */
 import { limits, type SessionId, type ShardId, type Token } from "#core/base";
 import type { Session } from "#core/dispatch";
-import { claimed, decideCompleted, decideFailed, failureOf, isPaused, type Operation } from "#core/run";
-import { EventKind, type Failure, type Heartbeat, type IdentityInit, type TaskDone, type TaskToken } from "#proto";
+import { claimed, decideCompleted, decideFailed, failureOf, generationOf, isPaused, isReplayOp, type Operation } from "#core/run";
+import { EventKind, type Failure, type Heartbeat, type IdentityInit, RunStatus, type TaskDone, type TaskToken } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun, LiveTask } from "./live-run.ts";
 import { remind } from "./reminders.ts";
@@ -15,18 +15,21 @@ const taskKey = (run: string, token: Omit<TaskToken, "run" | "epoch">) =>
 /** The operation's current delivery, with nobody yet; it takes the place of the one before. */
 function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): LiveTask {
   const { op, attempt, delivery } = o;
-  const key = taskKey(live.id, { generation: live.run.generation, op, attempt, delivery });
+  const key = taskKey(live.id, { generation: generationOf(live.run, op), op, attempt, delivery });
   const task: LiveTask = { op, attempt, delivery, key, session: undefined, workerId: "", orphanUntilMs: 0, heartbeatMs: 0, progress };
   live.tasks.set(op, task);
   return task;
 }
+
+/** A replay of a dead letter is no part of the run that is paused. */
+const isHeld = ({ run }: LiveRun, op: number) => isPaused(run) && !isReplayOp(op);
 
 /** Offers the operation's current attempt: to a worker with a free slot, or to the queue. */
 export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   const before = live.tasks.get(o.op);
   const task = newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
   // It begins when the run goes on.
-  if (isPaused(live.run)) return;
+  if (isHeld(live, o.op)) return;
   const session = ctx.pool.forActivity(live.namespace, o.name);
   if (session !== undefined) lease(ctx, live, o, task, session);
   else {
@@ -53,7 +56,7 @@ function lease(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, s
 }
 
 function tokenOf(ctx: ShardContext, live: LiveRun, { op, attempt, delivery }: Pick<Token, "op" | "attempt" | "delivery">): Token {
-  return { run: live.id, generation: live.run.generation, op, attempt, delivery, epoch: ctx.header.epoch };
+  return { run: live.id, generation: generationOf(live.run, op), op, attempt, delivery, epoch: ctx.header.epoch };
 }
 
 function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, session: Session<LiveRun>, token: Token): void {
@@ -85,6 +88,8 @@ export function freeTask(ctx: ShardContext, live: LiveRun, task: LiveTask, reaso
   if (session === undefined) return;
   session.capacity.release(task.key);
   if (reason !== undefined) {
+    // What undoes it waits for it to stop.
+    if (live.run.compensations.length > 0) live.stopping.set(task.key, { session: session.id, untilMs: Number.POSITIVE_INFINITY });
     const token = tokenOf(ctx, live, task);
     ctx.emit({ kind: "cancel-task", session: session.id, token, reason, after: ctx.committed(live) });
   }
@@ -137,7 +142,7 @@ function takeReady(
       const live = ready.holder;
       const o = live.run.pending.get(ready.op);
       const task = live.tasks.get(ready.op);
-      if (o === undefined || task === undefined || task.session !== undefined || isPaused(live.run)) continue;
+      if (o === undefined || task === undefined || task.session !== undefined || isHeld(live, ready.op)) continue;
       if (o.attempt === ready.attempt && o.delivery === ready.delivery && task.orphanUntilMs === 0) return { live, o, task };
     }
   }
@@ -163,12 +168,29 @@ export function keepHeld(ctx: ShardContext, session: Session<LiveRun>, token: Ta
   const partition = partitionOfToken(token);
   // A task without its worker is one of a run in memory.
   const found = partition === undefined ? undefined : claimOf(ctx, ctx.runs.get(partition), token);
-  if (found === undefined) return false;
+  if (found === undefined) return stopHeld(ctx, session, token);
   const { live, o } = found;
   const task = live.tasks.get(o.op);
   if (task === undefined || task.orphanUntilMs === 0 || task.session !== undefined) return false;
   hold(ctx, live, o, task, session, { ...token, run: live.id });
   return true;
+}
+
+/** Of a run whose end was decided before this leader was: its compensations wait until it has stopped. */
+function stopHeld(ctx: ShardContext, session: Session<LiveRun>, token: TaskToken): false {
+  const partition = partitionOfToken(token);
+  const live = partition === undefined ? undefined : ctx.runs.get(partition);
+  if (live?.run.status !== RunStatus.compensating || token.generation !== live.run.generation) return false;
+  if (token.epoch > ctx.header.epoch || live.run.pending.has(token.op)) return false;
+  live.stopping.set(taskKey(token.run, token), { session: session.id, untilMs: Number.POSITIVE_INFINITY });
+  ctx.emit({
+    kind: "cancel-task",
+    session: session.id,
+    token: { ...token, run: live.id },
+    reason: "The run has ended",
+    after: ctx.committed(live),
+  });
+  return false;
 }
 
 /** Tasks that the session executes for runs that `from` gave out and this shard owns: they go on. */
@@ -196,10 +218,19 @@ export function onTaskDone(ctx: ShardContext, sessionId: SessionId, message: Tas
   const { token } = message;
   if (token === undefined) return;
   const session = ctx.pool.sessions.get(sessionId);
-  session?.capacity.release(taskKey(token.run, token));
+  const key = taskKey(token.run, token);
+  session?.capacity.release(key);
+  noteStopped(ctx, token, key);
   const found = findClaim(ctx, token);
   if (found !== undefined) commitResult(ctx, found.live, found.o, message, session);
   if (session !== undefined) feed(ctx, session);
+}
+
+/** A task that was given up has ended: where an unwind waited for that, it goes on. */
+function noteStopped(ctx: ShardContext, token: TaskToken, key: string): void {
+  const partition = partitionOfToken(token);
+  const live = partition === undefined ? undefined : ctx.runs.get(partition);
+  if (live?.stopping.delete(key) && live.run.status === RunStatus.compensating) ctx.touch(live);
 }
 
 function commitResult(ctx: ShardContext, live: LiveRun, o: Operation, message: TaskDone, session: Session<LiveRun> | undefined): void {
@@ -211,7 +242,7 @@ function commitResult(ctx: ShardContext, live: LiveRun, o: Operation, message: T
     task.session?.capacity.release(task.key);
   }
   if (message.failure === undefined) {
-    ctx.append(live, decideCompleted(o, message.result, worker), identity);
+    ctx.append(live, decideCompleted(live.run, o, message.result, worker), identity);
     return;
   }
   failAttempt(ctx, live, o, { failure: message.failure, worker, identity, progress: task?.progress });
@@ -228,7 +259,7 @@ interface Failing {
 export function failAttempt(ctx: ShardContext, live: LiveRun, o: Operation, failing: Failing): void {
   const event = decideFailed(live.run, o, { ...failing, timeMs: ctx.nowMs });
   ctx.append(live, event, failing.identity);
-  if (event.kind === EventKind.activityRetried) awaitRetry(ctx, live, o, event.body.nextMs);
+  if (event.kind === EventKind.activityRetried || event.kind === EventKind.compensationRetried) awaitRetry(ctx, live, o, event.body.nextMs);
 }
 
 /** The next attempt is offered when it is due, the first time without a lease of its own. */

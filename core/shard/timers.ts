@@ -6,7 +6,7 @@
  * horizon is in the heap; the rest is found in memory or in the checkpoint when its time nears.
  */
 import { limits } from "#core/base";
-import { isLive, type Operation, timeoutFailure } from "#core/run";
+import { generationOf, isLive, isReplayOp, type Operation, timeoutFailure } from "#core/run";
 import { EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
@@ -49,9 +49,9 @@ export function onTick(ctx: ShardContext): void {
     }
     // A start waits while generations pass.
     if (live !== undefined && next.what === "budget") expireOverdue(ctx, live);
-    if (live === undefined || live.run.generation !== next.generation) continue;
-    // An ended run is still built for who reads it.
-    if (isLive(live.run) || next.what === "replay") fire(ctx, live, next);
+    if (live === undefined || generationOf(live.run, next.op) !== next.generation) continue;
+    // An ended run is still built for who reads it, and dead letters of it are replayed.
+    if (isLive(live.run) || next.what === "replay" || isReplayOp(next.op)) fire(ctx, live, next);
   }
 }
 
@@ -68,6 +68,7 @@ export function arm(ctx: ShardContext): void {
 function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
   if (t.what === "budget") return;
   if (t.what === "schedule") return onScheduleDue(ctx, live);
+  if (t.what === "unwind") return ctx.touch(live);
   if (t.what === "deadline") return onDeadline(ctx, live);
   if (t.what === "replay") return retryReplay(ctx, live, t.attempt);
   const o = live.run.pending.get(t.op);

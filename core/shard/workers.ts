@@ -7,6 +7,7 @@ import { pump, unseat } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
 import { pumpQueries, requeueQueries } from "./queries.ts";
 import { adoptHeld, feed, keepHeld, orphan, reoffer } from "./tasks.ts";
+import { loseStopping } from "./unwind.ts";
 
 export function onJoined(ctx: ShardContext, id: SessionId, hello: Hello, capacity: SessionCapacity): void {
   const session = ctx.pool.join(id, hello, capacity);
@@ -39,6 +40,7 @@ export function onGone(ctx: ShardContext, id: SessionId): void {
   for (const live of runs) unseat(ctx, live);
   for (const live of ctx.runs.values()) {
     for (const task of live.tasks.values()) if (task.session === session) orphan(ctx, live, task);
+    loseStopping(ctx, live, id);
   }
   requeueQueries(ctx, id);
   for (const live of runs) {

@@ -36,6 +36,8 @@ test("a command arrives as it was sent, with what it says of a queue", () => {
     { kind: "pause", run, ticket: 0, reason: "r" },
     { kind: "unpause", run, ticket: 7, reason: "" },
     { kind: "resume", ...to, bundle: new Uint8Array(0) },
+    { kind: "replay-letter", run, letter: 9 },
+    { kind: "drop-letter", run, letter: 9, reason: "r" },
   ];
   for (const command of commands) expect(sent(command)).toEqual(command);
 });

@@ -7,7 +7,7 @@
 import type { Reason, Rejection, Reply, RunAddress, RunId, Started } from "#core/base";
 import { addressText, asSeq, HopError, instanceOf, namespaceOf, parseAddress, reasons, unreachable } from "#core/base";
 import { contentions } from "#core/run";
-import type { Command } from "#core/shard";
+import { type Command, type LetterCommand, ticketOf } from "#core/shard";
 import type {
   ErrorDetail,
   ForwardedCommand,
@@ -34,7 +34,7 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
     return { ...envelope, kind, value: { ...rest, requestBudgetMs, namespace: namespaceOf(run), instance: instanceOf(run) } };
   }
   if (command.kind === "schedule") return { ...envelope, kind: "schedule", value: command.ask as ScheduleCommandInit };
-  const run = addressText({ run: command.run, ticket: command.ticket ?? 0 });
+  const run = addressText({ run: command.run, ticket: ticketOf(command) });
   switch (command.kind) {
     case "signal":
       return { ...envelope, kind: "signal", value: { run, name: command.name, payload: command.payload, id: command.id } };
@@ -54,9 +54,21 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
       return { ...envelope, kind: "unpause", value: { run, reason: command.reason } };
     case "resume":
       return { ...envelope, kind: "resume", value: { run, bundle: command.bundle } };
+    case "replay-letter":
+      return { ...envelope, kind: "replayDeadLetter", value: { letter: letterText(command) } };
+    case "drop-letter":
+      return { ...envelope, kind: "dropDeadLetter", value: { letter: letterText(command), reason: command.reason } };
     default:
       return unreachable(command);
   }
+}
+
+/** A dead letter is named as a queued start is: by the sequence of an event of its run's name. */
+const letterText = ({ run, letter }: LetterCommand) => addressText({ run, ticket: letter });
+
+function letterOf(text: string): Pick<LetterCommand, "run" | "letter"> {
+  const { run, ticket: letter } = addressOf(text);
+  return { run, letter };
 }
 
 function addressOf(text: string): RunAddress {
@@ -106,6 +118,10 @@ export function commandOf(message: ForwardedCommand): Command {
       return { kind: "resume", ...addressOf(message.value.run), bundle: message.value.bundle };
     case "schedule":
       return { kind: "schedule", run: addressOf(message.value.schedule).run, ask: message.value };
+    case "replayDeadLetter":
+      return { kind: "replay-letter", ...letterOf(message.value.letter) };
+    case "dropDeadLetter":
+      return { kind: "drop-letter", ...letterOf(message.value.letter), reason: message.value.reason };
     case "unknown":
       throw new HopError("BAD_REQUEST", "Cannot take a forwarded command: this version does not know its kind");
     default:

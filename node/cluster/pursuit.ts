@@ -175,4 +175,6 @@ const verbs: Readonly<Record<Command["kind"], string>> = {
   unpause: "unpause",
   resume: "retry",
   schedule: "change schedule",
+  "replay-letter": "replay a dead letter of",
+  "drop-letter": "drop a dead letter of",
 };

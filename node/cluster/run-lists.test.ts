@@ -12,7 +12,7 @@ import { RunLists } from "./run-lists.ts";
 import { ScriptedShard } from "./scripted-shard-fixture.ts";
 import { ShardMap } from "./shard-map.ts";
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 100, pageToken: "", query: "", schedules: false };
+const all: ListRequest = { namespace: "", status: 0, type: "", limit: 100, pageToken: "", query: "", schedules: false, deadLetters: false };
 const shards = 4;
 const rangeOfShard = (shard: number) => ({ first: ((shard - 1) * (keyMax + 1)) / shards, last: (shard * (keyMax + 1)) / shards - 1 });
 const names = Array.from({ length: 60 }, (_, i) => `default:run-${i}`);
@@ -182,5 +182,5 @@ test("a page token that no list made is refused at once", async () => {
   using two = await town(2);
   two.route([1, 2, 1, 2], 1);
   const [a] = two.nodes as [ListNode];
-  await expect(a.lists.list({ ...all, pageToken: "nonsense" })).rejects.toMatchObject({ reason: "BAD_REQUEST" });
+  await expect(a.lists.list({ ...all, pageToken: "nonsense", deadLetters: false })).rejects.toMatchObject({ reason: "BAD_REQUEST" });
 });

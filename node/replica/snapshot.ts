@@ -314,8 +314,22 @@ function recordIn({ index, term, kind, body }: ArchivedRecord) {
 function runOut(row: StoredRun): IndexedRun {
   const { key, run, generation, type, status, bundle, note, searchable } = row;
   const { started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, expired_ms: expiredMs } = row;
+  const { dead_letters: deadLetters } = row;
   const times = { startedMs, closedMs, expiredMs };
-  return { key, run, generation, type, status, ...times, bundle, note, cancelRequested: requested !== 0, lastIndex, searchable };
+  return {
+    key,
+    run,
+    generation,
+    type,
+    status,
+    ...times,
+    bundle,
+    note,
+    cancelRequested: requested !== 0,
+    lastIndex,
+    searchable,
+    deadLetters,
+  };
 }
 
 function runIn(row: IndexedRun): StoredRun {
@@ -337,6 +351,7 @@ function runIn(row: IndexedRun): StoredRun {
     expired_ms: row.expiredMs,
     // A node of a version before sends none.
     searchable: row.searchable === "" ? "{}" : row.searchable,
+    dead_letters: row.deadLetters,
   };
 }
 

@@ -4,11 +4,13 @@
  */
 import type { Reply, RunAddress } from "#core/base";
 import { HopError, namespaceOf, runPartition, unreachable } from "#core/base";
-import type { Command } from "#core/shard";
+import { type Command, ticketOf } from "#core/shard";
 import type {
   ClientItem,
+  DropDeadLetterRequest,
   Identity,
   PauseRequest,
+  ReplayDeadLetterRequest,
   ReplyItemInit,
   ResumeRequest,
   ScheduleCommand,
@@ -24,8 +26,10 @@ import { asHopError, toDetail } from "./status.ts";
 import {
   checkCall,
   checkCancel,
+  checkDropLetter,
   checkPause,
   checkQuery,
+  checkReplayLetter,
   checkResult,
   checkResume,
   checkSignal,
@@ -66,7 +70,9 @@ type Asked =
       : never)
   | { readonly kind: "terminate"; readonly value: TerminateRequest }
   | { readonly kind: "pause"; readonly value: PauseRequest }
-  | { readonly kind: "unpause"; readonly value: UnpauseRequest };
+  | { readonly kind: "unpause"; readonly value: UnpauseRequest }
+  | { readonly kind: "replay-letter"; readonly value: ReplayDeadLetterRequest }
+  | { readonly kind: "drop-letter"; readonly value: DropDeadLetterRequest };
 
 const typesShownMax = 10;
 
@@ -108,6 +114,10 @@ export class Calls {
       case "pause":
       case "unpause":
         return { command: checkPause(item.kind, item.value), ready: undefined, waitMs: 0 };
+      case "replay-letter":
+        return { command: checkReplayLetter(item.value), ready: undefined, waitMs: 0 };
+      case "drop-letter":
+        return { command: checkDropLetter(item.value), ready: undefined, waitMs: 0 };
       default:
         return unreachable(item);
     }
@@ -209,8 +219,6 @@ export class Calls {
     }
   }
 }
-
-const ticketOf = (command: Command): number => ("ticket" in command ? (command.ticket ?? 0) : 0);
 
 /** The reply item of a session; unary calls take its value. */
 export function replyItem(request: number, reply: Reply): ReplyItemInit {

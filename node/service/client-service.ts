@@ -62,6 +62,8 @@ export interface ClientServiceParts {
 }
 
 const blobChunkBytes = 1 << 20;
+/** What a history that is followed may go on from. */
+const open: ReadonlySet<number> = new Set([RunStatus.running, RunStatus.blocked, RunStatus.paused, RunStatus.compensating]);
 
 export class ClientService {
   private readonly parts: ClientServiceParts;
@@ -93,6 +95,8 @@ export class ClientService {
     addUnary(server, edge, m.terminateWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "terminate", value }), "done"));
     addUnary(server, edge, m.pauseWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "pause", value }), "done"));
     addUnary(server, edge, m.unpauseWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "unpause", value }), "done"));
+    addUnary(server, edge, m.replayDeadLetter, (value, call) => this.ask(call, calls.prepare({ kind: "replay-letter", value }), "done"));
+    addUnary(server, edge, m.dropDeadLetter, (value, call) => this.ask(call, calls.prepare({ kind: "drop-letter", value }), "done"));
     addUnary(server, edge, m.resumeWorkflow, async (value, call) => this.ask(call, await calls.prepareResume(value), "resumed"));
     addUnary(server, edge, m.listWorkflows, (value) => this.parts.runs.list(checkList(value)));
     addUnary(server, edge, m.describeWorkflow, (value, call) => this.describe(checkAddress("describe a run", value.run), call));
@@ -203,7 +207,7 @@ export class ClientService {
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;
-      const isLive = status === RunStatus.running || status === RunStatus.blocked || status === RunStatus.paused;
+      const isLive = open.has(status);
       if (!request.follow || !isLive || call.gone.aborted) return;
       await this.parts.router.changed(partition, asSeq(seq), call.gone);
       if (call.gone.aborted) return;

@@ -26,6 +26,7 @@ export function stateOf(state: DescribeReply, address: RunAddress): DescribeRepl
     expiredMs: 0,
     type: "",
     searchable: "{}",
+    deadLetters: 0,
   };
   const of = (summary: RunSummary, outcome: DescribeReply["outcome"]): DescribeReply => {
     return { ...state, summary, outcome, pending: [], cancelRequested: false, deadlineAtMs: 0 };

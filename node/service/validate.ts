@@ -12,9 +12,11 @@ import type {
   CallRequest,
   CancelRequest,
   DeployRequest,
+  DropDeadLetterRequest,
   ListRequest,
   PauseRequest,
   QueryRequest,
+  ReplayDeadLetterRequest,
   ResultRequest,
   ResumeRequest,
   SignalRequest,
@@ -161,6 +163,23 @@ export function checkTerminate(m: TerminateRequest): Of<"terminate"> {
 export function checkPause(kind: "pause" | "unpause", m: PauseRequest | UnpauseRequest): Extract<Command, { kind: "pause" | "unpause" }> {
   const doing = `${kind} a run`;
   return { kind, ...checkAddress(doing, m.run), reason: checkText(doing, "reason", m.reason) };
+}
+
+export function checkReplayLetter(m: ReplayDeadLetterRequest): Of<"replay-letter"> {
+  return { kind: "replay-letter", ...checkLetter("replay a dead letter", m.letter) };
+}
+
+export function checkDropLetter(m: DropDeadLetterRequest): Of<"drop-letter"> {
+  const doing = "drop a dead letter";
+  const reason = checkText(doing, "reason", m.reason);
+  if (reason.trim() === "") throw bad(doing, "reason", "is empty, want why it is not needed: it is kept in the run's history");
+  return { kind: "drop-letter", ...checkLetter(doing, m.letter), reason };
+}
+
+function checkLetter(doing: string, text: string): Pick<Of<"replay-letter">, "run" | "letter"> {
+  const { run, ticket: letter } = checkAddress(doing, text);
+  if (letter === 0) throw bad(doing, "letter", `is ${shown(text)}, want number@namespace:instance, as a list of dead letters has it`);
+  return { run, letter };
 }
 
 /** `bundle` is empty where the run keeps the one it is pinned to or takes the newest. */

@@ -6,7 +6,7 @@
  */
 import { type HopError, limits, nameProblem, parseRunId, utf8Bytes } from "#core/base";
 import type { Activated, Command, Failure, Payload, TaskDone, WorkerItem } from "#proto";
-import { ActivatedStatus, CommandKind } from "#proto";
+import { ActivatedStatus, CommandKind, CompensationTrigger } from "#proto";
 import { spawnProblem } from "./spawn-problem.ts";
 
 /** Payloads of an item that may be recorded, in any order. Failures are bounded on the way. */
@@ -54,6 +54,7 @@ const named: ReadonlySet<number> = new Set([
   CommandKind.awaitSignal,
   CommandKind.sendSignal,
   CommandKind.spawn,
+  CommandKind.compensate,
   CommandKind.callMethod,
 ]);
 const remote: ReadonlySet<number> = new Set([
@@ -76,6 +77,8 @@ function commandProblem(command: Command): string | undefined {
   if (utf8Bytes(command.reason) > limits.textBytesMax) return `gives a reason of more than ${limits.textBytesMax} bytes`;
   const spawn = command.kind === CommandKind.spawn ? spawnProblem(command) : undefined;
   if (spawn !== undefined) return spawn;
+  const isKnown = command.trigger <= CompensationTrigger.always;
+  if (!isKnown) return `is a compensation with trigger ${command.trigger}, which this version does not know`;
   const { options, durationMs } = command;
   const times = [durationMs, options?.startToCloseMs, options?.scheduleToCloseMs, options?.heartbeatMs, options?.retry?.initialMs];
   const over = times.find((ms) => (ms ?? 0) > limits.timerMsMax);

@@ -10,4 +10,5 @@ export const runStatusNames = {
   [RunStatus.timedOut]: "timed_out",
   [RunStatus.blocked]: "blocked",
   [RunStatus.paused]: "paused",
+  [RunStatus.compensating]: "compensating",
 } as const;

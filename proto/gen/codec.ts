@@ -433,6 +433,16 @@ export const EventKind = {
   cancelSent: 79,
   cancelSettled: 96,
   cancelSendCancelled: 97,
+  compensationRegistered: 80,
+  compensationWithdrawn: 81,
+  unwindStarted: 82,
+  compensationStarted: 83,
+  compensationCompleted: 84,
+  compensationRetried: 85,
+  compensationFailed: 86,
+  unwindEnded: 87,
+  deadLetterReplayed: 88,
+  deadLetterDropped: 89,
   bundleDeployed: 128,
   clusterCreated: 129,
   replicationWanted: 130,
@@ -463,6 +473,12 @@ export const EventKind = {
   scheduleDeleted: 168,
 } as const;
 export type EventKind = (typeof EventKind)[keyof typeof EventKind];
+
+export const CompensationTrigger = {
+  onFailure: 0,
+  always: 1,
+} as const;
+export type CompensationTrigger = (typeof CompensationTrigger)[keyof typeof CompensationTrigger];
 
 export interface Event {
   partition: string;
@@ -2367,6 +2383,431 @@ export function decodeCancelSendCancelled(r: Reader, end: number): CancelSendCan
   }
   r.leave(end);
   return { op: op_ };
+}
+
+export interface CompensationRegistered {
+  op: number;
+  name: string;
+  input: Payload | undefined;
+  trigger: number;
+  options: ActivityOptions | undefined;
+}
+export interface CompensationRegisteredInit {
+  op?: number | undefined;
+  name?: string | undefined;
+  input?: PayloadInit | undefined;
+  trigger?: number | undefined;
+  options?: ActivityOptionsInit | undefined;
+}
+
+export function encodeCompensationRegistered(w: Writer, m: CompensationRegisteredInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.input !== undefined) { { const mark = w.begin(26); encodePayload(w, m.input); w.close(mark); } }
+  if (m.trigger !== undefined && m.trigger !== 0) { w.varint(32); w.varint(m.trigger); }
+  if (m.options !== undefined) { { const mark = w.begin(42); encodeActivityOptions(w, m.options); w.close(mark); } }
+}
+
+export function decodeCompensationRegistered(r: Reader, end: number): CompensationRegistered {
+  let op_: number = 0;
+  let name_: string = "";
+  let input_: Payload | undefined;
+  let trigger_: number = 0;
+  let options_: ActivityOptions | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 26: input_ = decodePayload(r, r.extent(end)); break;
+      case 32: trigger_ = r.varint(); break;
+      case 42: options_ = decodeActivityOptions(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, name: name_, input: input_, trigger: trigger_, options: options_ };
+}
+
+export interface CompensationWithdrawn {
+  op: number;
+}
+export interface CompensationWithdrawnInit {
+  op?: number | undefined;
+}
+
+export function encodeCompensationWithdrawn(w: Writer, m: CompensationWithdrawnInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+}
+
+export function decodeCompensationWithdrawn(r: Reader, end: number): CompensationWithdrawn {
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_ };
+}
+
+export interface UnwindStarted {
+  status: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+  reason: string;
+  deadlineMs: number;
+  owed: number;
+  from: string;
+  number: number;
+}
+export interface UnwindStartedInit {
+  status?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+  reason?: string | undefined;
+  deadlineMs?: number | undefined;
+  owed?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeUnwindStarted(w: Writer, m: UnwindStartedInit): void {
+  if (m.status !== undefined && m.status !== 0) { w.varint(8); w.varint(m.status); }
+  if (m.result !== undefined) { { const mark = w.begin(18); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(26); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.reason !== undefined && m.reason !== "") { w.text(34, m.reason); }
+  if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(40); w.varint(m.deadlineMs); }
+  if (m.owed !== undefined && m.owed !== 0) { w.varint(48); w.varint(m.owed); }
+  if (m.from !== undefined && m.from !== "") { w.text(58, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(64); w.varint(m.number); }
+}
+
+export function decodeUnwindStarted(r: Reader, end: number): UnwindStarted {
+  let status_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  let reason_: string = "";
+  let deadlineMs_: number = 0;
+  let owed_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: status_ = r.varint(); break;
+      case 18: result_ = decodePayload(r, r.extent(end)); break;
+      case 26: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 34: reason_ = r.text(end); break;
+      case 40: deadlineMs_ = r.varint(); break;
+      case 48: owed_ = r.varint(); break;
+      case 58: from_ = r.text(end); break;
+      case 64: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { status: status_, result: result_, failure: failure_, reason: reason_, deadlineMs: deadlineMs_, owed: owed_, from: from_, number: number_ };
+}
+
+export interface CompensationStarted {
+  op: number;
+  idempotencyKey: string;
+}
+export interface CompensationStartedInit {
+  op?: number | undefined;
+  idempotencyKey?: string | undefined;
+}
+
+export function encodeCompensationStarted(w: Writer, m: CompensationStartedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.idempotencyKey !== undefined && m.idempotencyKey !== "") { w.text(18, m.idempotencyKey); }
+}
+
+export function decodeCompensationStarted(r: Reader, end: number): CompensationStarted {
+  let op_: number = 0;
+  let idempotencyKey_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: idempotencyKey_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, idempotencyKey: idempotencyKey_ };
+}
+
+export interface CompensationCompleted {
+  op: number;
+  attempt: number;
+  result: Payload | undefined;
+  worker: string;
+  letter: number;
+  generation: number;
+  deadLetters: number;
+}
+export interface CompensationCompletedInit {
+  op?: number | undefined;
+  attempt?: number | undefined;
+  result?: PayloadInit | undefined;
+  worker?: string | undefined;
+  letter?: number | undefined;
+  generation?: number | undefined;
+  deadLetters?: number | undefined;
+}
+
+export function encodeCompensationCompleted(w: Writer, m: CompensationCompletedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.attempt !== undefined && m.attempt !== 0) { w.varint(16); w.varint(m.attempt); }
+  if (m.result !== undefined) { { const mark = w.begin(26); encodePayload(w, m.result); w.close(mark); } }
+  if (m.worker !== undefined && m.worker !== "") { w.text(34, m.worker); }
+  if (m.letter !== undefined && m.letter !== 0) { w.varint(40); w.varint(m.letter); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(48); w.varint(m.generation); }
+  if (m.deadLetters !== undefined && m.deadLetters !== 0) { w.varint(56); w.varint(m.deadLetters); }
+}
+
+export function decodeCompensationCompleted(r: Reader, end: number): CompensationCompleted {
+  let op_: number = 0;
+  let attempt_: number = 0;
+  let result_: Payload | undefined;
+  let worker_: string = "";
+  let letter_: number = 0;
+  let generation_: number = 0;
+  let deadLetters_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 16: attempt_ = r.varint(); break;
+      case 26: result_ = decodePayload(r, r.extent(end)); break;
+      case 34: worker_ = r.text(end); break;
+      case 40: letter_ = r.varint(); break;
+      case 48: generation_ = r.varint(); break;
+      case 56: deadLetters_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, attempt: attempt_, result: result_, worker: worker_, letter: letter_, generation: generation_, deadLetters: deadLetters_ };
+}
+
+export interface CompensationRetried {
+  op: number;
+  attempt: number;
+  failure: Failure | undefined;
+  nextMs: number;
+  worker: string;
+  heartbeat: Payload | undefined;
+  letter: number;
+}
+export interface CompensationRetriedInit {
+  op?: number | undefined;
+  attempt?: number | undefined;
+  failure?: FailureInit | undefined;
+  nextMs?: number | undefined;
+  worker?: string | undefined;
+  heartbeat?: PayloadInit | undefined;
+  letter?: number | undefined;
+}
+
+export function encodeCompensationRetried(w: Writer, m: CompensationRetriedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.attempt !== undefined && m.attempt !== 0) { w.varint(16); w.varint(m.attempt); }
+  if (m.failure !== undefined) { { const mark = w.begin(26); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.nextMs !== undefined && m.nextMs !== 0) { w.varint(32); w.varint(m.nextMs); }
+  if (m.worker !== undefined && m.worker !== "") { w.text(42, m.worker); }
+  if (m.heartbeat !== undefined) { { const mark = w.begin(50); encodePayload(w, m.heartbeat); w.close(mark); } }
+  if (m.letter !== undefined && m.letter !== 0) { w.varint(56); w.varint(m.letter); }
+}
+
+export function decodeCompensationRetried(r: Reader, end: number): CompensationRetried {
+  let op_: number = 0;
+  let attempt_: number = 0;
+  let failure_: Failure | undefined;
+  let nextMs_: number = 0;
+  let worker_: string = "";
+  let heartbeat_: Payload | undefined;
+  let letter_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 16: attempt_ = r.varint(); break;
+      case 26: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 32: nextMs_ = r.varint(); break;
+      case 42: worker_ = r.text(end); break;
+      case 50: heartbeat_ = decodePayload(r, r.extent(end)); break;
+      case 56: letter_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, attempt: attempt_, failure: failure_, nextMs: nextMs_, worker: worker_, heartbeat: heartbeat_, letter: letter_ };
+}
+
+export interface CompensationFailed {
+  op: number;
+  attempt: number;
+  failure: Failure | undefined;
+  worker: string;
+  letter: number;
+  generation: number;
+  deadLetters: number;
+}
+export interface CompensationFailedInit {
+  op?: number | undefined;
+  attempt?: number | undefined;
+  failure?: FailureInit | undefined;
+  worker?: string | undefined;
+  letter?: number | undefined;
+  generation?: number | undefined;
+  deadLetters?: number | undefined;
+}
+
+export function encodeCompensationFailed(w: Writer, m: CompensationFailedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.attempt !== undefined && m.attempt !== 0) { w.varint(16); w.varint(m.attempt); }
+  if (m.failure !== undefined) { { const mark = w.begin(26); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.worker !== undefined && m.worker !== "") { w.text(34, m.worker); }
+  if (m.letter !== undefined && m.letter !== 0) { w.varint(40); w.varint(m.letter); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(48); w.varint(m.generation); }
+  if (m.deadLetters !== undefined && m.deadLetters !== 0) { w.varint(56); w.varint(m.deadLetters); }
+}
+
+export function decodeCompensationFailed(r: Reader, end: number): CompensationFailed {
+  let op_: number = 0;
+  let attempt_: number = 0;
+  let failure_: Failure | undefined;
+  let worker_: string = "";
+  let letter_: number = 0;
+  let generation_: number = 0;
+  let deadLetters_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 16: attempt_ = r.varint(); break;
+      case 26: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 34: worker_ = r.text(end); break;
+      case 40: letter_ = r.varint(); break;
+      case 48: generation_ = r.varint(); break;
+      case 56: deadLetters_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, attempt: attempt_, failure: failure_, worker: worker_, letter: letter_, generation: generation_, deadLetters: deadLetters_ };
+}
+
+export interface UnwindEnded {
+  completed: number;
+  failed: number;
+}
+export interface UnwindEndedInit {
+  completed?: number | undefined;
+  failed?: number | undefined;
+}
+
+export function encodeUnwindEnded(w: Writer, m: UnwindEndedInit): void {
+  if (m.completed !== undefined && m.completed !== 0) { w.varint(8); w.varint(m.completed); }
+  if (m.failed !== undefined && m.failed !== 0) { w.varint(16); w.varint(m.failed); }
+}
+
+export function decodeUnwindEnded(r: Reader, end: number): UnwindEnded {
+  let completed_: number = 0;
+  let failed_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: completed_ = r.varint(); break;
+      case 16: failed_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { completed: completed_, failed: failed_ };
+}
+
+export interface DeadLetterReplayed {
+  letter: number;
+  op: number;
+}
+export interface DeadLetterReplayedInit {
+  letter?: number | undefined;
+  op?: number | undefined;
+}
+
+export function encodeDeadLetterReplayed(w: Writer, m: DeadLetterReplayedInit): void {
+  if (m.letter !== undefined && m.letter !== 0) { w.varint(8); w.varint(m.letter); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(16); w.varint(m.op); }
+}
+
+export function decodeDeadLetterReplayed(r: Reader, end: number): DeadLetterReplayed {
+  let letter_: number = 0;
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: letter_ = r.varint(); break;
+      case 16: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { letter: letter_, op: op_ };
+}
+
+export interface DeadLetterDropped {
+  letter: number;
+  reason: string;
+  generation: number;
+  deadLetters: number;
+}
+export interface DeadLetterDroppedInit {
+  letter?: number | undefined;
+  reason?: string | undefined;
+  generation?: number | undefined;
+  deadLetters?: number | undefined;
+}
+
+export function encodeDeadLetterDropped(w: Writer, m: DeadLetterDroppedInit): void {
+  if (m.letter !== undefined && m.letter !== 0) { w.varint(8); w.varint(m.letter); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
+  if (m.deadLetters !== undefined && m.deadLetters !== 0) { w.varint(32); w.varint(m.deadLetters); }
+}
+
+export function decodeDeadLetterDropped(r: Reader, end: number): DeadLetterDropped {
+  let letter_: number = 0;
+  let reason_: string = "";
+  let generation_: number = 0;
+  let deadLetters_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: letter_ = r.varint(); break;
+      case 18: reason_ = r.text(end); break;
+      case 24: generation_ = r.varint(); break;
+      case 32: deadLetters_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { letter: letter_, reason: reason_, generation: generation_, deadLetters: deadLetters_ };
 }
 
 export interface BundleDeployed {
@@ -4337,6 +4778,10 @@ export interface RunState {
   ticket: number;
   queue: Contender[];
   ending: Ending[];
+  compensation: Compensation[];
+  decided: DecidedEnd | undefined;
+  deadLetter: DeadLetter[];
+  replays: number;
   startedBy: StartedBy | undefined;
   openCall: OpenCall[];
   answeredCall: AnsweredCall[];
@@ -4383,6 +4828,10 @@ export interface RunStateInit {
   ticket?: number | undefined;
   queue?: readonly ContenderInit[] | undefined;
   ending?: readonly EndingInit[] | undefined;
+  compensation?: readonly CompensationInit[] | undefined;
+  decided?: DecidedEndInit | undefined;
+  deadLetter?: readonly DeadLetterInit[] | undefined;
+  replays?: number | undefined;
   startedBy?: StartedByInit | undefined;
   openCall?: readonly OpenCallInit[] | undefined;
   answeredCall?: readonly AnsweredCallInit[] | undefined;
@@ -4430,6 +4879,10 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(296); w.varint(m.ticket); }
   if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(306); encodeContender(w, item); w.close(mark); } }
   if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(314); encodeEnding(w, item); w.close(mark); } }
+  if (m.compensation !== undefined) for (const item of m.compensation) { { const mark = w.begin(322); encodeCompensation(w, item); w.close(mark); } }
+  if (m.decided !== undefined) { { const mark = w.begin(330); encodeDecidedEnd(w, m.decided); w.close(mark); } }
+  if (m.deadLetter !== undefined) for (const item of m.deadLetter) { { const mark = w.begin(338); encodeDeadLetter(w, item); w.close(mark); } }
+  if (m.replays !== undefined && m.replays !== 0) { w.varint(344); w.varint(m.replays); }
   if (m.startedBy !== undefined) { { const mark = w.begin(386); encodeStartedBy(w, m.startedBy); w.close(mark); } }
   if (m.openCall !== undefined) for (const item of m.openCall) { { const mark = w.begin(482); encodeOpenCall(w, item); w.close(mark); } }
   if (m.answeredCall !== undefined) for (const item of m.answeredCall) { { const mark = w.begin(490); encodeAnsweredCall(w, item); w.close(mark); } }
@@ -4477,6 +4930,10 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let ticket_: number = 0;
   const queue_: Contender[] = [];
   const ending_: Ending[] = [];
+  const compensation_: Compensation[] = [];
+  let decided_: DecidedEnd | undefined;
+  const deadLetter_: DeadLetter[] = [];
+  let replays_: number = 0;
   let startedBy_: StartedBy | undefined;
   const openCall_: OpenCall[] = [];
   const answeredCall_: AnsweredCall[] = [];
@@ -4525,6 +4982,10 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 296: ticket_ = r.varint(); break;
       case 306: queue_.push(decodeContender(r, r.extent(end))); break;
       case 314: ending_.push(decodeEnding(r, r.extent(end))); break;
+      case 322: compensation_.push(decodeCompensation(r, r.extent(end))); break;
+      case 330: decided_ = decodeDecidedEnd(r, r.extent(end)); break;
+      case 338: deadLetter_.push(decodeDeadLetter(r, r.extent(end))); break;
+      case 344: replays_ = r.varint(); break;
       case 386: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       case 482: openCall_.push(decodeOpenCall(r, r.extent(end))); break;
       case 490: answeredCall_.push(decodeAnsweredCall(r, r.extent(end))); break;
@@ -4535,7 +4996,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, schedule: schedule_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, schedule: schedule_ };
 }
 
 export interface OpenCall {
@@ -4666,6 +5127,121 @@ export function decodeSearchableValue(r: Reader, end: number): SearchableValue {
   }
   r.leave(end);
   return { name: name_, value: value_ };
+}
+
+export interface Compensation {
+  op: number;
+  seq: number;
+  name: string;
+  input: Payload | undefined;
+  trigger: number;
+  options: ActivityOptions | undefined;
+}
+export interface CompensationInit {
+  op?: number | undefined;
+  seq?: number | undefined;
+  name?: string | undefined;
+  input?: PayloadInit | undefined;
+  trigger?: number | undefined;
+  options?: ActivityOptionsInit | undefined;
+}
+
+export function encodeCompensation(w: Writer, m: CompensationInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(16); w.varint(m.seq); }
+  if (m.name !== undefined && m.name !== "") { w.text(26, m.name); }
+  if (m.input !== undefined) { { const mark = w.begin(34); encodePayload(w, m.input); w.close(mark); } }
+  if (m.trigger !== undefined && m.trigger !== 0) { w.varint(40); w.varint(m.trigger); }
+  if (m.options !== undefined) { { const mark = w.begin(50); encodeActivityOptions(w, m.options); w.close(mark); } }
+}
+
+export function decodeCompensation(r: Reader, end: number): Compensation {
+  let op_: number = 0;
+  let seq_: number = 0;
+  let name_: string = "";
+  let input_: Payload | undefined;
+  let trigger_: number = 0;
+  let options_: ActivityOptions | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 16: seq_ = r.varint(); break;
+      case 26: name_ = r.text(end); break;
+      case 34: input_ = decodePayload(r, r.extent(end)); break;
+      case 40: trigger_ = r.varint(); break;
+      case 50: options_ = decodeActivityOptions(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, seq: seq_, name: name_, input: input_, trigger: trigger_, options: options_ };
+}
+
+export interface DecidedEnd {
+  seq: number;
+  timeMs: number;
+  status: number;
+  result: Payload | undefined;
+  failure: Failure | undefined;
+  reason: string;
+  deadlineMs: number;
+  completed: number;
+  failed: number;
+}
+export interface DecidedEndInit {
+  seq?: number | undefined;
+  timeMs?: number | undefined;
+  status?: number | undefined;
+  result?: PayloadInit | undefined;
+  failure?: FailureInit | undefined;
+  reason?: string | undefined;
+  deadlineMs?: number | undefined;
+  completed?: number | undefined;
+  failed?: number | undefined;
+}
+
+export function encodeDecidedEnd(w: Writer, m: DecidedEndInit): void {
+  if (m.seq !== undefined && m.seq !== 0) { w.varint(8); w.varint(m.seq); }
+  if (m.timeMs !== undefined && m.timeMs !== 0) { w.varint(16); w.varint(m.timeMs); }
+  if (m.status !== undefined && m.status !== 0) { w.varint(24); w.varint(m.status); }
+  if (m.result !== undefined) { { const mark = w.begin(34); encodePayload(w, m.result); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(42); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.reason !== undefined && m.reason !== "") { w.text(50, m.reason); }
+  if (m.deadlineMs !== undefined && m.deadlineMs !== 0) { w.varint(56); w.varint(m.deadlineMs); }
+  if (m.completed !== undefined && m.completed !== 0) { w.varint(64); w.varint(m.completed); }
+  if (m.failed !== undefined && m.failed !== 0) { w.varint(72); w.varint(m.failed); }
+}
+
+export function decodeDecidedEnd(r: Reader, end: number): DecidedEnd {
+  let seq_: number = 0;
+  let timeMs_: number = 0;
+  let status_: number = 0;
+  let result_: Payload | undefined;
+  let failure_: Failure | undefined;
+  let reason_: string = "";
+  let deadlineMs_: number = 0;
+  let completed_: number = 0;
+  let failed_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: seq_ = r.varint(); break;
+      case 16: timeMs_ = r.varint(); break;
+      case 24: status_ = r.varint(); break;
+      case 34: result_ = decodePayload(r, r.extent(end)); break;
+      case 42: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 50: reason_ = r.text(end); break;
+      case 56: deadlineMs_ = r.varint(); break;
+      case 64: completed_ = r.varint(); break;
+      case 72: failed_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { seq: seq_, timeMs: timeMs_, status: status_, result: result_, failure: failure_, reason: reason_, deadlineMs: deadlineMs_, completed: completed_, failed: failed_ };
 }
 
 export interface Contender {
@@ -5109,6 +5685,8 @@ export const CommandKind = {
   callMethod: 14,
   answerCall: 15,
   setSearchable: 30,
+  compensate: 10,
+  withdrawCompensation: 11,
 } as const;
 export type CommandKind = (typeof CommandKind)[keyof typeof CommandKind];
 
@@ -5573,6 +6151,7 @@ export interface Command {
   durationMs: number;
   failure: Failure | undefined;
   to: string;
+  trigger: number;
   start: StartOrder | undefined;
   closePolicy: number;
   child: number;
@@ -5592,6 +6171,7 @@ export interface CommandInit {
   durationMs?: number | undefined;
   failure?: FailureInit | undefined;
   to?: string | undefined;
+  trigger?: number | undefined;
   start?: StartOrderInit | undefined;
   closePolicy?: number | undefined;
   child?: number | undefined;
@@ -5612,6 +6192,7 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.durationMs !== undefined && m.durationMs !== 0) { w.varint(48); w.varint(m.durationMs); }
   if (m.failure !== undefined) { { const mark = w.begin(58); encodeFailure(w, m.failure); w.close(mark); } }
   if (m.to !== undefined && m.to !== "") { w.text(66, m.to); }
+  if (m.trigger !== undefined && m.trigger !== 0) { w.varint(72); w.varint(m.trigger); }
   if (m.start !== undefined) { { const mark = w.begin(130); encodeStartOrder(w, m.start); w.close(mark); } }
   if (m.closePolicy !== undefined && m.closePolicy !== 0) { w.varint(136); w.varint(m.closePolicy); }
   if (m.child !== undefined && m.child !== 0) { w.varint(144); w.varint(m.child); }
@@ -5632,6 +6213,7 @@ export function decodeCommand(r: Reader, end: number): Command {
   let durationMs_: number = 0;
   let failure_: Failure | undefined;
   let to_: string = "";
+  let trigger_: number = 0;
   let start_: StartOrder | undefined;
   let closePolicy_: number = 0;
   let child_: number = 0;
@@ -5653,6 +6235,7 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 48: durationMs_ = r.varint(); break;
       case 58: failure_ = decodeFailure(r, r.extent(end)); break;
       case 66: to_ = r.text(end); break;
+      case 72: trigger_ = r.varint(); break;
       case 130: start_ = decodeStartOrder(r, r.extent(end)); break;
       case 136: closePolicy_ = r.varint(); break;
       case 144: child_ = r.varint(); break;
@@ -5666,7 +6249,7 @@ export function decodeCommand(r: Reader, end: number): Command {
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, searchable: searchable_, propagates: propagates_, inCall: inCall_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, trigger: trigger_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, searchable: searchable_, propagates: propagates_, inCall: inCall_ };
 }
 
 export interface TaskToken {
@@ -6180,6 +6763,7 @@ export const RunStatus = {
   blocked: 7,
   queued: 8,
   paused: 10,
+  compensating: 9,
 } as const;
 export type RunStatus = (typeof RunStatus)[keyof typeof RunStatus];
 
@@ -7129,6 +7713,7 @@ export interface ListRequest {
   limit: number;
   pageToken: string;
   query: string;
+  deadLetters: boolean;
   schedules: boolean;
 }
 export interface ListRequestInit {
@@ -7138,6 +7723,7 @@ export interface ListRequestInit {
   limit?: number | undefined;
   pageToken?: string | undefined;
   query?: string | undefined;
+  deadLetters?: boolean | undefined;
   schedules?: boolean | undefined;
 }
 
@@ -7148,6 +7734,7 @@ export function encodeListRequest(w: Writer, m: ListRequestInit): void {
   if (m.limit !== undefined && m.limit !== 0) { w.varint(32); w.varint(m.limit); }
   if (m.pageToken !== undefined && m.pageToken !== "") { w.text(42, m.pageToken); }
   if (m.query !== undefined && m.query !== "") { w.text(50, m.query); }
+  if (m.deadLetters === true) { w.varint(56); w.varint(1); }
   if (m.schedules === true) { w.varint(720); w.varint(1); }
 }
 
@@ -7158,6 +7745,7 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
   let limit_: number = 0;
   let pageToken_: string = "";
   let query_: string = "";
+  let deadLetters_: boolean = false;
   let schedules_: boolean = false;
   r.enter();
   while (r.at < end) {
@@ -7169,12 +7757,13 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
       case 32: limit_ = r.varint(); break;
       case 42: pageToken_ = r.text(end); break;
       case 50: query_ = r.text(end); break;
+      case 56: deadLetters_ = r.varint() !== 0; break;
       case 720: schedules_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_, schedules: schedules_ };
+  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_, deadLetters: deadLetters_, schedules: schedules_ };
 }
 
 export interface ListReply {
@@ -7218,6 +7807,7 @@ export interface RunSummary {
   note: string;
   expiredMs: number;
   searchable: string;
+  deadLetters: number;
 }
 export interface RunSummaryInit {
   run?: string | undefined;
@@ -7230,6 +7820,7 @@ export interface RunSummaryInit {
   note?: string | undefined;
   expiredMs?: number | undefined;
   searchable?: string | undefined;
+  deadLetters?: number | undefined;
 }
 
 export function encodeRunSummary(w: Writer, m: RunSummaryInit): void {
@@ -7243,6 +7834,7 @@ export function encodeRunSummary(w: Writer, m: RunSummaryInit): void {
   if (m.note !== undefined && m.note !== "") { w.text(66, m.note); }
   if (m.expiredMs !== undefined && m.expiredMs !== 0) { w.varint(72); w.varint(m.expiredMs); }
   if (m.searchable !== undefined && m.searchable !== "") { w.text(82, m.searchable); }
+  if (m.deadLetters !== undefined && m.deadLetters !== 0) { w.varint(88); w.varint(m.deadLetters); }
 }
 
 export function decodeRunSummary(r: Reader, end: number): RunSummary {
@@ -7256,6 +7848,7 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
   let note_: string = "";
   let expiredMs_: number = 0;
   let searchable_: string = "";
+  let deadLetters_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7270,11 +7863,12 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
       case 66: note_ = r.text(end); break;
       case 72: expiredMs_ = r.varint(); break;
       case 82: searchable_ = r.text(end); break;
+      case 88: deadLetters_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, expiredMs: expiredMs_, searchable: searchable_ };
+  return { run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, expiredMs: expiredMs_, searchable: searchable_, deadLetters: deadLetters_ };
 }
 
 export interface DescribeRequest {
@@ -7316,6 +7910,9 @@ export interface DescribeReply {
   ticket: number;
   queue: QueuedStart[];
   ending: Ending[];
+  compensation: CompensationSummary[];
+  deadLetter: DeadLetter[];
+  decidedStatus: number;
   startedBy: StartedBy | undefined;
   schedule: ScheduleState | undefined;
 }
@@ -7333,6 +7930,9 @@ export interface DescribeReplyInit {
   ticket?: number | undefined;
   queue?: readonly QueuedStartInit[] | undefined;
   ending?: readonly EndingInit[] | undefined;
+  compensation?: readonly CompensationSummaryInit[] | undefined;
+  deadLetter?: readonly DeadLetterInit[] | undefined;
+  decidedStatus?: number | undefined;
   startedBy?: StartedByInit | undefined;
   schedule?: ScheduleStateInit | undefined;
 }
@@ -7351,6 +7951,9 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(88); w.varint(m.ticket); }
   if (m.queue !== undefined) for (const item of m.queue) { { const mark = w.begin(98); encodeQueuedStart(w, item); w.close(mark); } }
   if (m.ending !== undefined) for (const item of m.ending) { { const mark = w.begin(106); encodeEnding(w, item); w.close(mark); } }
+  if (m.compensation !== undefined) for (const item of m.compensation) { { const mark = w.begin(114); encodeCompensationSummary(w, item); w.close(mark); } }
+  if (m.deadLetter !== undefined) for (const item of m.deadLetter) { { const mark = w.begin(122); encodeDeadLetter(w, item); w.close(mark); } }
+  if (m.decidedStatus !== undefined && m.decidedStatus !== 0) { w.varint(128); w.varint(m.decidedStatus); }
   if (m.startedBy !== undefined) { { const mark = w.begin(194); encodeStartedBy(w, m.startedBy); w.close(mark); } }
   if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
 }
@@ -7369,6 +7972,9 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   let ticket_: number = 0;
   const queue_: QueuedStart[] = [];
   const ending_: Ending[] = [];
+  const compensation_: CompensationSummary[] = [];
+  const deadLetter_: DeadLetter[] = [];
+  let decidedStatus_: number = 0;
   let startedBy_: StartedBy | undefined;
   let schedule_: ScheduleState | undefined;
   r.enter();
@@ -7388,13 +7994,231 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 88: ticket_ = r.varint(); break;
       case 98: queue_.push(decodeQueuedStart(r, r.extent(end))); break;
       case 106: ending_.push(decodeEnding(r, r.extent(end))); break;
+      case 114: compensation_.push(decodeCompensationSummary(r, r.extent(end))); break;
+      case 122: deadLetter_.push(decodeDeadLetter(r, r.extent(end))); break;
+      case 128: decidedStatus_ = r.varint(); break;
       case 194: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, startedBy: startedBy_, schedule: schedule_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, deadLetter: deadLetter_, decidedStatus: decidedStatus_, startedBy: startedBy_, schedule: schedule_ };
+}
+
+export interface CompensationSummary {
+  op: number;
+  name: string;
+  trigger: number;
+}
+export interface CompensationSummaryInit {
+  op?: number | undefined;
+  name?: string | undefined;
+  trigger?: number | undefined;
+}
+
+export function encodeCompensationSummary(w: Writer, m: CompensationSummaryInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
+  if (m.trigger !== undefined && m.trigger !== 0) { w.varint(24); w.varint(m.trigger); }
+}
+
+export function decodeCompensationSummary(r: Reader, end: number): CompensationSummary {
+  let op_: number = 0;
+  let name_: string = "";
+  let trigger_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: name_ = r.text(end); break;
+      case 24: trigger_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, name: name_, trigger: trigger_ };
+}
+
+export interface DeadLetter {
+  letter: number;
+  generation: number;
+  op: number;
+  type: string;
+  name: string;
+  input: Payload | undefined;
+  options: ActivityOptions | undefined;
+  failure: Failure | undefined;
+  failedMs: number;
+  attempts: number;
+  replay: number;
+}
+export interface DeadLetterInit {
+  letter?: number | undefined;
+  generation?: number | undefined;
+  op?: number | undefined;
+  type?: string | undefined;
+  name?: string | undefined;
+  input?: PayloadInit | undefined;
+  options?: ActivityOptionsInit | undefined;
+  failure?: FailureInit | undefined;
+  failedMs?: number | undefined;
+  attempts?: number | undefined;
+  replay?: number | undefined;
+}
+
+export function encodeDeadLetter(w: Writer, m: DeadLetterInit): void {
+  if (m.letter !== undefined && m.letter !== 0) { w.varint(8); w.varint(m.letter); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.type !== undefined && m.type !== "") { w.text(34, m.type); }
+  if (m.name !== undefined && m.name !== "") { w.text(42, m.name); }
+  if (m.input !== undefined) { { const mark = w.begin(50); encodePayload(w, m.input); w.close(mark); } }
+  if (m.options !== undefined) { { const mark = w.begin(58); encodeActivityOptions(w, m.options); w.close(mark); } }
+  if (m.failure !== undefined) { { const mark = w.begin(66); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.failedMs !== undefined && m.failedMs !== 0) { w.varint(72); w.varint(m.failedMs); }
+  if (m.attempts !== undefined && m.attempts !== 0) { w.varint(80); w.varint(m.attempts); }
+  if (m.replay !== undefined && m.replay !== 0) { w.varint(88); w.varint(m.replay); }
+}
+
+export function decodeDeadLetter(r: Reader, end: number): DeadLetter {
+  let letter_: number = 0;
+  let generation_: number = 0;
+  let op_: number = 0;
+  let type_: string = "";
+  let name_: string = "";
+  let input_: Payload | undefined;
+  let options_: ActivityOptions | undefined;
+  let failure_: Failure | undefined;
+  let failedMs_: number = 0;
+  let attempts_: number = 0;
+  let replay_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: letter_ = r.varint(); break;
+      case 16: generation_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 34: type_ = r.text(end); break;
+      case 42: name_ = r.text(end); break;
+      case 50: input_ = decodePayload(r, r.extent(end)); break;
+      case 58: options_ = decodeActivityOptions(r, r.extent(end)); break;
+      case 66: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 72: failedMs_ = r.varint(); break;
+      case 80: attempts_ = r.varint(); break;
+      case 88: replay_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { letter: letter_, generation: generation_, op: op_, type: type_, name: name_, input: input_, options: options_, failure: failure_, failedMs: failedMs_, attempts: attempts_, replay: replay_ };
+}
+
+export interface ReplayDeadLetterRequest {
+  letter: string;
+}
+export interface ReplayDeadLetterRequestInit {
+  letter?: string | undefined;
+}
+
+export function encodeReplayDeadLetterRequest(w: Writer, m: ReplayDeadLetterRequestInit): void {
+  if (m.letter !== undefined && m.letter !== "") { w.text(10, m.letter); }
+}
+
+export function decodeReplayDeadLetterRequest(r: Reader, end: number): ReplayDeadLetterRequest {
+  let letter_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: letter_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { letter: letter_ };
+}
+
+export interface ReplayDeadLetterReply {
+
+}
+export interface ReplayDeadLetterReplyInit {
+
+}
+
+export function encodeReplayDeadLetterReply(w: Writer, m: ReplayDeadLetterReplyInit): void {
+
+}
+
+export function decodeReplayDeadLetterReply(r: Reader, end: number): ReplayDeadLetterReply {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface DropDeadLetterRequest {
+  letter: string;
+  reason: string;
+}
+export interface DropDeadLetterRequestInit {
+  letter?: string | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeDropDeadLetterRequest(w: Writer, m: DropDeadLetterRequestInit): void {
+  if (m.letter !== undefined && m.letter !== "") { w.text(10, m.letter); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(18, m.reason); }
+}
+
+export function decodeDropDeadLetterRequest(r: Reader, end: number): DropDeadLetterRequest {
+  let letter_: string = "";
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: letter_ = r.text(end); break;
+      case 18: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { letter: letter_, reason: reason_ };
+}
+
+export interface DropDeadLetterReply {
+
+}
+export interface DropDeadLetterReplyInit {
+
+}
+
+export function encodeDropDeadLetterReply(w: Writer, m: DropDeadLetterReplyInit): void {
+
+}
+
+export function decodeDropDeadLetterReply(r: Reader, end: number): DropDeadLetterReply {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
 }
 
 export interface QueuedStart {
@@ -9491,6 +10315,8 @@ export type ForwardedCommand =
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "resume"; value: ResumeRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "pause"; value: PauseRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unpause"; value: UnpauseRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "replayDeadLetter"; value: ReplayDeadLetterRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "dropDeadLetter"; value: DropDeadLetterRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "call"; value: CallRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "schedule"; value: ScheduleCommand }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
@@ -9504,6 +10330,8 @@ export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "resume"; value: ResumeRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "pause"; value: PauseRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "unpause"; value: UnpauseRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "replayDeadLetter"; value: ReplayDeadLetterRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "dropDeadLetter"; value: DropDeadLetterRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "call"; value: CallRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "schedule"; value: ScheduleCommandInit };
 
@@ -9521,6 +10349,8 @@ export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void
     case "resume": { const mark = w.begin(82); encodeResumeRequest(w, m.value); w.close(mark); } break;
     case "pause": { const mark = w.begin(162); encodePauseRequest(w, m.value); w.close(mark); } break;
     case "unpause": { const mark = w.begin(170); encodeUnpauseRequest(w, m.value); w.close(mark); } break;
+    case "replayDeadLetter": { const mark = w.begin(90); encodeReplayDeadLetterRequest(w, m.value); w.close(mark); } break;
+    case "dropDeadLetter": { const mark = w.begin(98); encodeDropDeadLetterRequest(w, m.value); w.close(mark); } break;
     case "call": { const mark = w.begin(242); encodeCallRequest(w, m.value); w.close(mark); } break;
     case "schedule": { const mark = w.begin(722); encodeScheduleCommand(w, m.value); w.close(mark); } break;
   }
@@ -9540,6 +10370,8 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
   let resume_: ResumeRequest | undefined;
   let pause_: PauseRequest | undefined;
   let unpause_: UnpauseRequest | undefined;
+  let replayDeadLetter_: ReplayDeadLetterRequest | undefined;
+  let dropDeadLetter_: DropDeadLetterRequest | undefined;
   let call_: CallRequest | undefined;
   let schedule_: ScheduleCommand | undefined;
   r.enter();
@@ -9558,6 +10390,8 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
       case 82: resume_ = decodeResumeRequest(r, r.extent(end)); choice = 10; break;
       case 162: pause_ = decodePauseRequest(r, r.extent(end)); choice = 20; break;
       case 170: unpause_ = decodeUnpauseRequest(r, r.extent(end)); choice = 21; break;
+      case 90: replayDeadLetter_ = decodeReplayDeadLetterRequest(r, r.extent(end)); choice = 11; break;
+      case 98: dropDeadLetter_ = decodeDropDeadLetterRequest(r, r.extent(end)); choice = 12; break;
       case 242: call_ = decodeCallRequest(r, r.extent(end)); choice = 30; break;
       case 722: schedule_ = decodeScheduleCommand(r, r.extent(end)); choice = 90; break;
       default: r.skip(tag, end);
@@ -9573,6 +10407,8 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
     : choice === 10 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "resume", value: resume_ as ResumeRequest }
     : choice === 20 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "pause", value: pause_ as PauseRequest }
     : choice === 21 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "unpause", value: unpause_ as UnpauseRequest }
+    : choice === 11 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "replayDeadLetter", value: replayDeadLetter_ as ReplayDeadLetterRequest }
+    : choice === 12 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "dropDeadLetter", value: dropDeadLetter_ as DropDeadLetterRequest }
     : choice === 30 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "call", value: call_ as CallRequest }
     : choice === 90 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "schedule", value: schedule_ as ScheduleCommand }
     : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
@@ -12945,6 +13781,7 @@ export interface IndexedRun {
   lastIndex: number;
   expiredMs: number;
   searchable: string;
+  deadLetters: number;
 }
 export interface IndexedRunInit {
   key?: number | undefined;
@@ -12960,6 +13797,7 @@ export interface IndexedRunInit {
   lastIndex?: number | undefined;
   expiredMs?: number | undefined;
   searchable?: string | undefined;
+  deadLetters?: number | undefined;
 }
 
 export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
@@ -12976,6 +13814,7 @@ export function encodeIndexedRun(w: Writer, m: IndexedRunInit): void {
   if (m.lastIndex !== undefined && m.lastIndex !== 0) { w.varint(88); w.varint(m.lastIndex); }
   if (m.expiredMs !== undefined && m.expiredMs !== 0) { w.varint(96); w.varint(m.expiredMs); }
   if (m.searchable !== undefined && m.searchable !== "") { w.text(106, m.searchable); }
+  if (m.deadLetters !== undefined && m.deadLetters !== 0) { w.varint(112); w.varint(m.deadLetters); }
 }
 
 export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
@@ -12992,6 +13831,7 @@ export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
   let lastIndex_: number = 0;
   let expiredMs_: number = 0;
   let searchable_: string = "";
+  let deadLetters_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -13009,11 +13849,12 @@ export function decodeIndexedRun(r: Reader, end: number): IndexedRun {
       case 88: lastIndex_ = r.varint(); break;
       case 96: expiredMs_ = r.varint(); break;
       case 106: searchable_ = r.text(end); break;
+      case 112: deadLetters_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_, expiredMs: expiredMs_, searchable: searchable_ };
+  return { key: key_, run: run_, generation: generation_, type: type_, status: status_, startedMs: startedMs_, closedMs: closedMs_, bundle: bundle_, note: note_, cancelRequested: cancelRequested_, lastIndex: lastIndex_, expiredMs: expiredMs_, searchable: searchable_, deadLetters: deadLetters_ };
 }
 
 export interface ArchivedRecord {
@@ -13955,6 +14796,16 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.cancelSent; readonly body: CancelSent }
   | { readonly kind: typeof EventKind.cancelSettled; readonly body: CancelSettled }
   | { readonly kind: typeof EventKind.cancelSendCancelled; readonly body: CancelSendCancelled }
+  | { readonly kind: typeof EventKind.compensationRegistered; readonly body: CompensationRegistered }
+  | { readonly kind: typeof EventKind.compensationWithdrawn; readonly body: CompensationWithdrawn }
+  | { readonly kind: typeof EventKind.unwindStarted; readonly body: UnwindStarted }
+  | { readonly kind: typeof EventKind.compensationStarted; readonly body: CompensationStarted }
+  | { readonly kind: typeof EventKind.compensationCompleted; readonly body: CompensationCompleted }
+  | { readonly kind: typeof EventKind.compensationRetried; readonly body: CompensationRetried }
+  | { readonly kind: typeof EventKind.compensationFailed; readonly body: CompensationFailed }
+  | { readonly kind: typeof EventKind.unwindEnded; readonly body: UnwindEnded }
+  | { readonly kind: typeof EventKind.deadLetterReplayed; readonly body: DeadLetterReplayed }
+  | { readonly kind: typeof EventKind.deadLetterDropped; readonly body: DeadLetterDropped }
   | { readonly kind: typeof EventKind.scheduleCreated; readonly body: ScheduleCreated }
   | { readonly kind: typeof EventKind.scheduleUpdated; readonly body: ScheduleUpdated }
   | { readonly kind: typeof EventKind.schedulePaused; readonly body: SchedulePaused }
@@ -14015,6 +14866,16 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 79: return encodeCancelSent(w, e.body);
     case 96: return encodeCancelSettled(w, e.body);
     case 97: return encodeCancelSendCancelled(w, e.body);
+    case 80: return encodeCompensationRegistered(w, e.body);
+    case 81: return encodeCompensationWithdrawn(w, e.body);
+    case 82: return encodeUnwindStarted(w, e.body);
+    case 83: return encodeCompensationStarted(w, e.body);
+    case 84: return encodeCompensationCompleted(w, e.body);
+    case 85: return encodeCompensationRetried(w, e.body);
+    case 86: return encodeCompensationFailed(w, e.body);
+    case 87: return encodeUnwindEnded(w, e.body);
+    case 88: return encodeDeadLetterReplayed(w, e.body);
+    case 89: return encodeDeadLetterDropped(w, e.body);
     case 160: return encodeScheduleCreated(w, e.body);
     case 161: return encodeScheduleUpdated(w, e.body);
     case 162: return encodeSchedulePaused(w, e.body);
@@ -14077,6 +14938,16 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 79: return { kind: EventKind.cancelSent, body: decodeCancelSent(r, end) };
     case 96: return { kind: EventKind.cancelSettled, body: decodeCancelSettled(r, end) };
     case 97: return { kind: EventKind.cancelSendCancelled, body: decodeCancelSendCancelled(r, end) };
+    case 80: return { kind: EventKind.compensationRegistered, body: decodeCompensationRegistered(r, end) };
+    case 81: return { kind: EventKind.compensationWithdrawn, body: decodeCompensationWithdrawn(r, end) };
+    case 82: return { kind: EventKind.unwindStarted, body: decodeUnwindStarted(r, end) };
+    case 83: return { kind: EventKind.compensationStarted, body: decodeCompensationStarted(r, end) };
+    case 84: return { kind: EventKind.compensationCompleted, body: decodeCompensationCompleted(r, end) };
+    case 85: return { kind: EventKind.compensationRetried, body: decodeCompensationRetried(r, end) };
+    case 86: return { kind: EventKind.compensationFailed, body: decodeCompensationFailed(r, end) };
+    case 87: return { kind: EventKind.unwindEnded, body: decodeUnwindEnded(r, end) };
+    case 88: return { kind: EventKind.deadLetterReplayed, body: decodeDeadLetterReplayed(r, end) };
+    case 89: return { kind: EventKind.deadLetterDropped, body: decodeDeadLetterDropped(r, end) };
     case 160: return { kind: EventKind.scheduleCreated, body: decodeScheduleCreated(r, end) };
     case 161: return { kind: EventKind.scheduleUpdated, body: decodeScheduleUpdated(r, end) };
     case 162: return { kind: EventKind.schedulePaused, body: decodeSchedulePaused(r, end) };

@@ -270,9 +270,11 @@ export class Projector {
     if (run === undefined) return;
     if (beginsRow(event.kind)) return this.start(run, event, index);
     if (event.kind === EventKind.historyExpired) return this.expire(run, event, index);
-    const set: Columns = { ...changedBy(event), last_index: index };
+    const { generation, ...changed } = changedBy(event);
+    const set: Columns = { ...changed, last_index: index };
     const begun = this.begun.get(run);
-    if (begun === undefined) this.update(run, set);
+    const isOfBegun = begun !== undefined && (generation === undefined || generation === begun.generation);
+    if (!isOfBegun) this.update(run, set, generation);
     else changeRow(begun, set);
   }
 
@@ -292,7 +294,7 @@ export class Projector {
 
   private insert(row: StoredRun): void {
     this.database
-      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .query("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .run(
         row.key,
         row.run,
@@ -309,16 +311,18 @@ export class Projector {
         row.last_index,
         row.expired_ms,
         row.searchable,
+        row.dead_letters,
       );
   }
 
-  /** Changes the newest generation: events of a run are of its newest one. */
-  private update(run: RunId, columns: Columns): void {
+  /** Changes the newest generation, of which a run's events are unless they name another. */
+  private update(run: RunId, columns: Columns, generation: number | undefined): void {
     if (columns.searchable !== undefined) return this.merge(run, columns);
     const set = Object.keys(columns).map((name) => `${name} = ?`);
+    const newest = "(SELECT max(generation) FROM run WHERE run = ?)";
     this.database
-      .query(`UPDATE run SET ${set.join(", ")} WHERE run = ? AND generation = (SELECT max(generation) FROM run WHERE run = ?)`)
-      .run(...Object.values(columns), run, run);
+      .query(`UPDATE run SET ${set.join(", ")} WHERE run = ? AND generation = ${generation === undefined ? newest : "?"}`)
+      .run(...Object.values(columns), run, generation ?? run);
   }
 
   private merge(run: RunId, columns: Columns): void {

@@ -104,6 +104,7 @@ function conditions(request: ListRequest, ranges: readonly KeyRange[] | undefine
   add(request.schedules ? "run >= 'sched/' AND run < 'sched0' AND closed_ms = 0" : "NOT (run >= 'sched/' AND run < 'sched0')");
   if (request.namespace !== "") add("namespace = ?", request.namespace);
   if (request.status !== 0) add("status = ?", request.status);
+  if (request.deadLetters) add("dead_letters > 0");
   if (request.type !== "") add("type = ?", request.type);
   if (request.query !== "") {
     const { sql, values: those } = filterOf(request.query);

@@ -8,7 +8,7 @@ const day = (text: string) => Date.parse(text);
 function filled(): Database {
   const database = new Database(":memory:");
   database.run(visibilityFormat.schema);
-  const put = database.query("INSERT INTO run VALUES (1, ?, 1, 'shop', ?, ?, ?, ?, ?, x'', '', 0, 1, 0, ?)");
+  const put = database.query("INSERT INTO run VALUES (1, ?, 1, 'shop', ?, ?, ?, ?, ?, x'', '', 0, 1, 0, ?, 0)");
   const rows: [string, string, number, string, string | undefined, object][] = [
     ["a", "order", 1, "2026-01-01", undefined, { customer: "ann", total: 120, gift: true }],
     [

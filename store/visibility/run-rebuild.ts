@@ -80,26 +80,37 @@ export class RunRebuild {
   *rows(): Generator<StoredRun[]> {
     let done: StoredRun[] = [];
     let open: StoredRun | undefined;
+    // Ended ones of the run that is being read of which later events may tell.
+    let owing: StoredRun[] = [];
     let startless: Told | undefined;
     for (const told of this.told()) {
       const { run, what, says } = told;
       if (startless !== undefined && startless.run !== run) throw lacksStart(startless);
+      if (owing.length > 0 && owing[0]?.run !== run) {
+        done.push(...owing);
+        owing = [];
+      }
       if (what === "expired") {
         // What came before it may be gone in part: this says all that is left.
         if (open !== undefined && open.run !== run) done.push(open);
+        owing = [];
         [open, startless] = [undefined, undefined];
         done.push(...rowsHeard(says));
       } else if (what === "start") {
-        if (open !== undefined) done.push(open);
+        if (open !== undefined) (open.run === run && open.dead_letters > 0 ? owing : done).push(open);
         open = heard(says) as StoredRun;
-      } else if (open?.run === run) changeRow(open, heard(says));
-      else startless ??= told;
+      } else if (open?.run === run) {
+        const { generation, ...columns } = heard(says);
+        const changed = generation === undefined ? open : [open, ...owing].find((row) => row.generation === generation);
+        if (changed !== undefined) changeRow(changed, columns);
+      } else startless ??= told;
       if (done.length < batchRows) continue;
       yield done;
       done = [];
     }
     if (startless !== undefined) throw lacksStart(startless);
     if (open !== undefined) done.push(open);
+    done.push(...owing);
     if (done.length > 0) yield done;
   }
 

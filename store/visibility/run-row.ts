@@ -2,6 +2,9 @@
 import { instanceOf, isSchedule, keyOfDigest, limits, namespaceOf, type Partition, type RunId, runOf, runPartition } from "#core/base";
 import {
   decodeCancelRequested,
+  decodeCompensationCompleted,
+  decodeCompensationFailed,
+  decodeDeadLetterDropped,
   decodeHistoryExpired,
   decodeRunBlocked,
   decodeRunCancelled,
@@ -15,10 +18,13 @@ import {
   decodeSchedulePaused,
   decodeScheduleUpdated,
   decodeSearchableSet,
+  decodeUnwindStarted,
   type Event,
   EventKind,
+  type Failure,
   fromBytes,
   RunStatus,
+  runStatusNames,
 } from "#proto";
 import type { StoredRun } from "./schema.ts";
 
@@ -55,6 +61,10 @@ const otherKinds: ReadonlySet<number> = new Set([
   EventKind.runPaused,
   EventKind.runUnpaused,
   EventKind.searchableSet,
+  EventKind.unwindStarted,
+  EventKind.compensationCompleted,
+  EventKind.compensationFailed,
+  EventKind.deadLetterDropped,
 ]);
 
 /** Whose row the partition has; undefined where it has none. A schedule's row is named as its partition, so that it is no run's. */
@@ -85,6 +95,7 @@ export function startedRow(run: RunId, event: Event, index: number): StoredRun {
     last_index: index,
     expired_ms: 0,
     searchable: "{}",
+    dead_letters: 0,
   };
 }
 
@@ -119,10 +130,11 @@ export function expiredRows(run: RunId, event: Event, index: number): StoredRun[
     last_index: index,
     expired_ms: event.timeMs,
     searchable: "{}",
+    dead_letters: 0,
   }));
 }
 
-/** What an event other than a start changes. */
+/** What an event other than a start changes; of the newest row, unless it names a generation. */
 export function changedBy(event: Event): Columns {
   switch (event.kind) {
     case EventKind.cancelRequested:
@@ -145,6 +157,20 @@ export function changedBy(event: Event): Columns {
       return { status: RunStatus.paused, note: cut(fromBytes(decodeRunPaused, event.payload).reason) };
     case EventKind.runUnpaused:
       return { status: RunStatus.running, note: "" };
+    case EventKind.unwindStarted:
+      return { status: RunStatus.compensating, note: cut(unwindNote(event.payload)) };
+    case EventKind.compensationCompleted: {
+      const { letter, generation, deadLetters } = fromBytes(decodeCompensationCompleted, event.payload);
+      return letter === 0 ? {} : { generation, dead_letters: deadLetters };
+    }
+    case EventKind.compensationFailed: {
+      const { generation, deadLetters } = fromBytes(decodeCompensationFailed, event.payload);
+      return { generation, dead_letters: deadLetters };
+    }
+    case EventKind.deadLetterDropped: {
+      const { generation, deadLetters } = fromBytes(decodeDeadLetterDropped, event.payload);
+      return { generation, dead_letters: deadLetters };
+    }
     default: {
       const { status, note } = endOf(event);
       return { status, note: cut(note), closed_ms: event.timeMs };
@@ -169,8 +195,19 @@ function endOf(event: Event): { status: number; note: string } {
   }
 }
 
+/** How it ends, once its compensations are executed. */
+function unwindNote(payload: Uint8Array): string {
+  const { status, failure, reason } = fromBytes(decodeUnwindStarted, payload);
+  const name = runStatusNames[status as keyof typeof runStatusNames] ?? `status ${status}`;
+  const why = textOf(failure) || reason;
+  return why === "" ? `to be ${name}` : `to be ${name}: ${why}`;
+}
+
 function failureText(payload: Uint8Array): string {
-  const { failure } = fromBytes(decodeRunFailed, payload);
+  return textOf(fromBytes(decodeRunFailed, payload).failure);
+}
+
+function textOf(failure: Failure | undefined): string {
   return failure === undefined ? "" : `${failure.type}: ${failure.message}`;
 }
 

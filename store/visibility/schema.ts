@@ -22,6 +22,8 @@ export interface RunRow {
   readonly expiredMs: number;
   /** JSON: what its code made searchable, by name. A time is `{"time": milliseconds}`. */
   readonly searchable: string;
+  /** Compensations that failed for good and were neither replayed nor dropped since. */
+  readonly deadLetters: number;
 }
 
 export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
@@ -32,13 +34,14 @@ export const visibilityFormat: Omit<DerivedFormat, "problem"> = {
       key INTEGER NOT NULL, run TEXT NOT NULL, generation INTEGER NOT NULL, namespace TEXT NOT NULL, instance TEXT NOT NULL, type TEXT NOT NULL,
       status INTEGER NOT NULL, started_ms INTEGER NOT NULL, closed_ms INTEGER NOT NULL, bundle BLOB NOT NULL, note TEXT NOT NULL,
       cancel_requested INTEGER NOT NULL, last_index INTEGER NOT NULL,
-      expired_ms INTEGER NOT NULL, searchable TEXT NOT NULL, PRIMARY KEY (run, generation)
+      expired_ms INTEGER NOT NULL, searchable TEXT NOT NULL, dead_letters INTEGER NOT NULL, PRIMARY KEY (run, generation)
     ) STRICT;
     CREATE INDEX run_started ON run (started_ms DESC, run, generation);
     CREATE INDEX run_status ON run (status, started_ms DESC, run, generation);
     CREATE INDEX run_type ON run (type, started_ms DESC, run, generation);
     CREATE INDEX run_key ON run (key, run, generation);
     CREATE INDEX run_ended ON run (namespace, closed_ms, run, generation) WHERE closed_ms > 0 AND expired_ms = 0;
+    CREATE INDEX run_dead_letters ON run (started_ms DESC, run, generation) WHERE dead_letters > 0;
     CREATE INDEX run_expired ON run (expired_ms) WHERE expired_ms > 0;
     CREATE TABLE applied (shard INTEGER PRIMARY KEY, applied_index INTEGER NOT NULL) STRICT;
   `,
@@ -62,10 +65,11 @@ export interface StoredRun {
   last_index: number;
   expired_ms: number;
   searchable: string;
+  dead_letters: number;
 }
 
 export function rowOf(stored: StoredRun): RunRow {
   const { key: _, started_ms: startedMs, closed_ms: closedMs, cancel_requested: requested, last_index: lastIndex, ...rest } = stored;
-  const { expired_ms: expiredMs, ...same } = rest;
-  return { ...same, startedMs, closedMs, cancelRequested: requested !== 0, lastIndex, expiredMs };
+  const { expired_ms: expiredMs, dead_letters: deadLetters, ...same } = rest;
+  return { ...same, startedMs, closedMs, cancelRequested: requested !== 0, lastIndex, expiredMs, deadLetters };
 }

@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterAll(() => fs.rmSync(root, { recursive: true }));
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "", schedules: false };
+const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "", schedules: false, deadLetters: false };
 const openAt = (where: string, options: { logId?: string; durable?: number } = {}) =>
   Projector.open({
     path: where,
@@ -69,6 +69,7 @@ test("each generation has one row, which says how it went", async () => {
       lastIndex: 5,
       expiredMs: 0,
       searchable: "{}",
+      deadLetters: 0,
     },
     {
       run: "a:one",
@@ -85,6 +86,7 @@ test("each generation has one row, which says how it went", async () => {
       lastIndex: 2,
       expiredMs: 0,
       searchable: "{}",
+      deadLetters: 0,
     },
   ]);
   expect(query.show("b:it's; \u{1f600}/" as RunId).map((row) => [row.instance, row.status])).toEqual([

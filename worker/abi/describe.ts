@@ -1,6 +1,6 @@
 /** Operations in words, for a person who has to find out where code and history part. */
 import { noBytes, toHex } from "#core/base";
-import { type CommandInit, CommandKind, type FailureInit, type PayloadInit } from "#proto";
+import { type CommandInit, CommandKind, CompensationTrigger, type FailureInit, type PayloadInit } from "#proto";
 import { cancelText, spawnText } from "./child.ts";
 import type { RecordedOp } from "./history.ts";
 
@@ -33,6 +33,10 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return made(op.name, op.value);
     case "cancel-op":
       return `the withdrawal of operation ${op.op}`;
+    case "compensate":
+      return compensation(op.name, op.trigger, payload(op.input, other?.kind === CommandKind.compensate ? other.payload : undefined));
+    case "withdraw-compensation":
+      return `the withdrawal of compensation ${op.op}`;
     case "complete":
       return `the run's end with result ${payload(op.result, other?.kind === CommandKind.complete ? other.payload : undefined)}`;
     case "fail":
@@ -71,6 +75,14 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       return made(command.name ?? "", command.searchable ?? "");
     case CommandKind.cancelOp:
       return `the withdrawal of operation ${command.op ?? 0}`;
+    case CommandKind.compensate:
+      return compensation(
+        command.name ?? "",
+        command.trigger ?? 0,
+        payload(command.payload, other.kind === "compensate" ? other.input : undefined),
+      );
+    case CommandKind.withdrawCompensation:
+      return `the withdrawal of compensation ${command.op ?? 0}`;
     case CommandKind.complete:
       return `the run's end with result ${payload(command.payload, other.kind === "complete" ? other.result : undefined)}`;
     case CommandKind.fail:
@@ -84,6 +96,8 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
 const made = (name: string, value: string) => `the searchable ${JSON.stringify(name)} with value ${clip(value, 0)}`;
+const compensation = (name: string, trigger: number, input: string) =>
+  `compensation ${JSON.stringify(name)} ${trigger === CompensationTrigger.always ? "always" : "on failure"} with input ${input}`;
 const sent = (name: string, to: string, value: string) => `signal ${JSON.stringify(name)} to ${to} with payload ${value}`;
 const called = ({ name, to, propagates }: Pick<CommandInit, "name" | "to" | "propagates">, input: string) =>
   `a call of method ${JSON.stringify(name ?? "")} of ${to ?? ""} with input ${input}${propagates === true ? ", cancelled with it" : ""}`;

@@ -78,6 +78,17 @@ export class EventLog {
       case p.CommandKind.awaitResult:
         this.add(EventKind.resultAwaited, p.encodeResultAwaited, { op, to: command.to ?? "", number: 1 });
         return;
+      case p.CommandKind.compensate:
+        this.add(EventKind.compensationRegistered, p.encodeCompensationRegistered, {
+          op,
+          name,
+          input: payload,
+          trigger: command.trigger ?? 0,
+        });
+        return;
+      case p.CommandKind.withdrawCompensation:
+        this.add(EventKind.compensationWithdrawn, p.encodeCompensationWithdrawn, { op });
+        return;
       case p.CommandKind.cancelOp:
         if (open.has(op)) this.add(EventKind.activityCancelled, p.encodeActivityCancelled, { op });
         return;

@@ -12,6 +12,8 @@ import {
   decodeActivityScheduled,
   decodeCancelRequested,
   decodeCancelSent,
+  decodeCompensationRegistered,
+  decodeCompensationWithdrawn,
   decodeMethodAnswered,
   decodeMethodCallCancelled,
   decodeMethodCalled,
@@ -27,12 +29,15 @@ import {
   decodeSignalSent,
   decodeTimerFired,
   decodeTimerStarted,
+  decodeUnwindStarted,
   EventKind,
   type Failure,
   fromBytes,
   type Payload,
   Reader,
   type RunStarted,
+  RunStatus,
+  type UnwindStarted,
 } from "#proto";
 import type { Delivery } from "../host/guest-host.ts";
 import { type RecordedSpawn, recordedSpawn } from "./child.ts";
@@ -71,6 +76,14 @@ export type RecordedOp = { readonly seq: number } & (
   | ({ readonly kind: "spawn" } & RecordedSpawn)
   | { readonly kind: "cancel-run"; readonly op: number; readonly to: string; readonly child: number; readonly reason: string }
   | { readonly kind: "cancel-op"; readonly op: number }
+  | {
+      readonly kind: "compensate";
+      readonly op: number;
+      readonly name: string;
+      readonly input: Payload | undefined;
+      readonly trigger: number;
+    }
+  | { readonly kind: "withdraw-compensation"; readonly op: number }
   | { readonly kind: "complete"; readonly result: Payload | undefined }
   | { readonly kind: "fail"; readonly failure: Failure | undefined }
   | { readonly kind: "cancelled"; readonly reason: string }
@@ -251,6 +264,12 @@ export function markReplay(history: History, count: number): void {
   for (const delivery of history.deliveries.slice(0, count) as { replay?: boolean }[]) delivery.replay = true;
 }
 
+function decidedEnd(seq: number, { status, result, failure, reason }: UnwindStarted): RecordedOp | undefined {
+  if (status === RunStatus.completed) return { seq, kind: "complete", result };
+  if (status === RunStatus.failed) return { seq, kind: "fail", failure };
+  return status === RunStatus.cancelled ? { seq, kind: "cancelled", reason } : undefined;
+}
+
 /** Undefined for events that the guest neither asked for nor is told, those of later versions included. */
 function recordedOp(event: GuestEvent): RecordedOp | undefined {
   const { seq, payload: body } = event;
@@ -302,6 +321,15 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
     case EventKind.resultWaitCancelled:
     case EventKind.methodCallWithdrawn:
       return { seq, kind: "cancel-op", op: fromBytes(decodeActivityCancelled, body).op };
+    case EventKind.compensationRegistered: {
+      const { op, name, input, trigger } = fromBytes(decodeCompensationRegistered, body);
+      return { seq, kind: "compensate", op, name, input, trigger };
+    }
+    case EventKind.compensationWithdrawn:
+      return { seq, kind: "withdraw-compensation", op: fromBytes(decodeCompensationWithdrawn, body).op };
+    // The event that ends the run says the same again, later.
+    case EventKind.unwindStarted:
+      return decidedEnd(seq, fromBytes(decodeUnwindStarted, body));
     case EventKind.runCompleted:
       return { seq, kind: "complete", result: fromBytes(decodeRunCompleted, body).result };
     case EventKind.runFailed:

@@ -37,6 +37,14 @@ const child = (op: number, part: CommandInit = {}): CommandInit => ({
 });
 const call = (op: number, part: CommandInit = {}): CommandInit => ({ kind: CommandKind.cancelRun, op, to: "shop:p-1", child: 1, ...part });
 const withdraw = (op: number): CommandInit => ({ kind: CommandKind.cancelOp, op });
+const undo = (op: number, trigger = 0): CommandInit => ({
+  kind: CommandKind.compensate,
+  op,
+  name: "refund",
+  trigger,
+  payload: { data: json(5) },
+});
+const takeBack = (op: number): CommandInit => ({ kind: CommandKind.withdrawCompensation, op });
 const complete = (value: unknown): CommandInit => ({ kind: CommandKind.complete, payload: { data: json(value) } });
 const fail = (message: string): CommandInit => ({ kind: CommandKind.fail, failure: { type: "Error", message, stack: "at x" } });
 const cancelled: CommandInit = { kind: CommandKind.cancelled, failure: { message: "stop" } };
@@ -60,7 +68,7 @@ function check(
 }
 
 describe("a replay that asks for what its history has", () => {
-  const all = [charge(1), nap(2), wait(3), ship(4), tell(5), result(6)];
+  const all = [charge(1), nap(2), wait(3), ship(4), tell(5), result(6), undo(7), undo(8, 1), takeBack(7)];
 
   test("has nothing new to ask", () => {
     for (const end of [complete({ ok: true }), fail("no"), cancelled]) {
@@ -103,6 +111,18 @@ describe("a replay that diverges names both operations", () => {
       [charge(1), ship(2)],
       [ship(1), charge(2)],
       'Operation 1 diverged: history (event 1) has activity "charge" with input {"amount":5}, the code asked for activity "ship" with input "home" (bundle abc123def456). ',
+    ],
+    [
+      "an undo with another trigger",
+      [undo(1)],
+      [undo(1, 1)],
+      'Operation 1 diverged: history (event 1) has compensation "refund" on failure with input 5, the code asked for compensation "refund" always with input 5 (bundle abc123def456). ',
+    ],
+    [
+      "an undo that is not taken back",
+      [undo(1), takeBack(1), ship(2)],
+      [undo(1), ship(2)],
+      'Operation 1 diverged: history (event 2) has the withdrawal of compensation 1, the code asked for activity "ship" with input "home" (bundle abc123def456). ',
     ],
     [
       "a step renamed",

@@ -134,6 +134,10 @@ function agree(recorded: Asked, command: CommandInit): boolean {
           ? command.failure === undefined && samePayload(recorded.result, command.payload)
           : sameFailure(recorded.failure, command.failure))
       );
+    case "compensate":
+      return sameCompensation(recorded, command);
+    case "withdraw-compensation":
+      return command.kind === CommandKind.withdrawCompensation && command.op === recorded.op;
     case "complete":
       return command.kind === CommandKind.complete && samePayload(recorded.result, command.payload);
     case "fail":
@@ -146,6 +150,11 @@ function agree(recorded: Asked, command: CommandInit): boolean {
 /** Stacks name places in code, which may have moved. */
 function sameFailure(recorded: FailureInit | undefined, failure: FailureInit | undefined): boolean {
   return (failure?.type ?? "") === (recorded?.type ?? "") && (failure?.message ?? "") === (recorded?.message ?? "");
+}
+
+function sameCompensation(recorded: Extract<Asked, { kind: "compensate" }>, { kind, op, name, trigger, payload }: CommandInit): boolean {
+  const isSame = kind === CommandKind.compensate && op === recorded.op && name === recorded.name;
+  return isSame && (trigger ?? 0) === recorded.trigger && samePayload(recorded.input, payload);
 }
 
 /** Large payloads are recorded by their hash. */

@@ -5,7 +5,7 @@
  * suite brings the deliveries.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type CommandInit, CommandKind } from "#proto";
+import { type CommandInit, CommandKind, CompensationTrigger } from "#proto";
 import type { Delivery } from "./guest-host.ts";
 import { brief, briefs, decode, encode, exact, newKey, type SuiteBench, SuiteRun, startMs } from "./suite-run-fixture.ts";
 
@@ -27,6 +27,7 @@ export function guestHostSuite(name: string, openBench: () => Promise<SuiteBench
     operationCases(run);
     signalCases(run);
     otherRunCases(run);
+    sagaCases(run);
     queryCases(run, () => bench);
     cancelCases(run);
     replayCases(run);
@@ -76,6 +77,29 @@ function lifeCases(run: MakeRun, bench: () => SuiteBench): void {
     const [command] = await run("fails").start();
     expect(command?.failure).toMatchObject({ type: "TypeError", message: "no such luck", cause: { type: "Error", message: "bad day" } });
     expect(command?.failure?.stack).toContain("no such luck");
+  });
+}
+
+function sagaCases(run: MakeRun): void {
+  test("compensations are registered in order with what they undo, and taken back once", async () => {
+    for (const fails of [false, true]) {
+      const saga = run("saga");
+      expect(briefs(await saga.start({ fails }))).toEqual([
+        ["compensate", 1, "free_lease", "o-1", CompensationTrigger.always, 0],
+        ["compensate", 2, "refund", "o-1", CompensationTrigger.onFailure, 3],
+        ["activity", 3, "charge", "o-1"],
+      ]);
+      expect(saga.commands[1]?.options?.idempotencyKey).toBe("mine");
+      const end = fails ? ["fail", "TypeError", "no such luck"] : ["complete", [true, false]];
+      expect(briefs(await saga.deliver(saga.resolved(3)))).toEqual([["withdraw-compensation", 1], end]);
+      for (const size of [1, 2]) expect(exact(await saga.replay(size))).toBe(exact(saga.commands));
+    }
+  });
+
+  test("a saga that is cancelled takes nothing back that it registered", async () => {
+    const saga = run("saga");
+    await saga.start({ fails: false });
+    expect(briefs(await saga.deliver(saga.cancelled()))).toEqual([["cancel-op", 3], ["cancelled"]]);
   });
 }
 

@@ -21,6 +21,9 @@ import type { Activation, Delivery, GuestHost, GuestRun } from "./guest-host.ts"
  * - `guarded()` awaits activity `first` and then activity `second` in a shield, then activity `third`.
  * - `talks({to})` sends run `to` the signal `go` with `{n: 1}` and returns its result; an error on
  *   the way is returned as `{name, run, type, message, details}`.
+ * - `saga({fails})` registers `free_lease` with "o-1" (always, operation 1) and `refund` with "o-1" (3 executions, key
+ *   "mine", operation 2), awaits activity `charge` with "o-1", and takes the first back, twice. Then it throws a TypeError
+ *   "no such luck", or returns what the two said.
  * - `fails()` throws a TypeError "no such luck" whose cause is an Error "bad day".
  * - `relays()` awaits activity `step` and lets its error pass.
  * - `clock()` returns `[now, now after sleep 1000, random, random, uuid]`.
@@ -38,6 +41,7 @@ export const suiteWorkflows = [
   "stubborn",
   "guarded",
   "talks",
+  "saga",
   "fails",
   "relays",
   "clock",
@@ -167,6 +171,10 @@ export function brief(command: CommandInit): unknown {
       return ["send-signal", op, command.to, name, value];
     case CommandKind.awaitResult:
       return ["await-result", op, command.to];
+    case CommandKind.compensate:
+      return ["compensate", op, name, value, command.trigger ?? 0, command.options?.retry?.attemptsMax ?? 0];
+    case CommandKind.withdrawCompensation:
+      return ["withdraw-compensation", op];
     case CommandKind.cancelOp:
       return ["cancel-op", op];
     case CommandKind.complete:

@@ -180,6 +180,16 @@ export class HopClient {
     await this.session.ask<"cancel">({ kind: "cancel", value: { run, reason } }, true);
   }
 
+  /** Has a compensation that failed for good executed again; `letter` is number@namespace:instance. */
+  async replayDeadLetter(letter: string): Promise<void> {
+    await call(this.channel, clientMethods.replayDeadLetter, { letter });
+  }
+
+  /** Gives a compensation that failed for good up: `reason` is kept in the run's history. */
+  async dropDeadLetter(letter: string, reason: string): Promise<void> {
+    await call(this.channel, clientMethods.dropDeadLetter, { letter, reason });
+  }
+
   async terminate(run: string, reason = ""): Promise<void> {
     await call(this.channel, clientMethods.terminateWorkflow, { run, reason });
   }

@@ -12,6 +12,7 @@ export type StatusName =
   | "timed_out"
   | "blocked"
   | "paused"
+  | "compensating"
   | "queued"
   | "unknown";
 
@@ -39,6 +40,11 @@ export function completedValue(run: string, outcome: Outcome): unknown {
   if (status === "completed") return value;
   if (status === "running") throw new HopError("BUDGET_EXPIRED", `Run ${run} has not ended within the time to wait; it goes on`);
   if (status === "paused") throw new HopError("BUDGET_EXPIRED", `Run ${run} is paused, and has not ended within the time to wait`);
+  if (status === "compensating")
+    throw new HopError(
+      "BUDGET_EXPIRED",
+      `Run ${run} has not ended within the time to wait: its end is decided, and its compensations are executed first`,
+    );
   if (status === "queued") throw new HopError("BUDGET_EXPIRED", `Start ${run} still waits in the queue of its name`);
   if (status === "unknown") throw new HopError("INTERNAL", `Run ${run} has a status that this client does not know`);
   throw new WorkflowFailedError(run, status, failure);

@@ -96,7 +96,8 @@ const idempotencyKeyMax = 255;
 /** Longest wait between two executions. */
 const retryMsMax = 24 * 3600 * 1000;
 
-function checkOptions(activity: string, options: ActivityOptions): void {
+/** Throws `TypeError` or `RangeError` unless these are options of activity `activity`. */
+export function checkOptions(activity: string, options: ActivityOptions): void {
   const what = `Option of activity "${activity}"`;
   if (options === null || typeof options !== "object")
     throw new TypeError(`Options of activity "${activity}" must be an object, got ${describe(options)}`);

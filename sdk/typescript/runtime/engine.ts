@@ -7,6 +7,7 @@
  */
 import type { ActivityOptions } from "./activity.ts";
 import type { ChildHandle, SpawnSettings } from "./child.ts";
+import type { Trigger } from "./compensation.ts";
 import { DeterminismError } from "./errors.ts";
 import type { WorkflowInfo } from "./info.ts";
 import type { LogLevel } from "./log.ts";
@@ -34,6 +35,8 @@ export interface Engine {
   resultOf(address: string): Promise<unknown>;
   /** `propagates`: a cancellation of the own run is told to the other one. */
   callWorkflow(address: string, method: string, input: unknown, propagates: boolean): Promise<unknown>;
+  /** Registers an undo; what it returns takes it back, and says whether it was still to be taken back. */
+  compensate(name: string, input: unknown, trigger: Trigger, options: ActivityOptions | undefined): () => boolean;
   query(name: string, answer: (input: unknown) => unknown): void;
   method(name: string, handler: (input: unknown) => unknown, validate: ((input: unknown) => unknown) | undefined): void;
   nowMs(): number;

@@ -8,6 +8,9 @@ export { type CallOptions, call_workflow, callWorkflow } from "./call.ts";
 export { CancellationScope, shield } from "./cancellation.ts";
 export type { ChildHandle, ChildStart, SpawnSettings } from "./child.ts";
 export { spawn } from "./child.ts";
+export type { Compensation, CompensationOptions, Trigger } from "./compensation.ts";
+export { compensate } from "./compensation.ts";
+export { Encoded, encode } from "./encoded.ts";
 export type { ActivityErrorFields, RunErrorFields } from "./errors.ts";
 export {
   ActivityError,

@@ -17,6 +17,7 @@ import {
 test("outside of a run each call says that it needs one", () => {
   const calls: Record<string, () => unknown> = {
     "activity()": () => runtime.activity("x"),
+    "compensate()": () => runtime.compensate("x"),
     "sleep()": () => runtime.sleep(1),
     "signal()": () => runtime.signal("x"),
     "sendSignal()": () => runtime.sendSignal("shop:o-1", "x"),
@@ -30,6 +31,26 @@ test("outside of a run each call says that it needs one", () => {
     "workflowInfo()": () => runtime.workflowInfo(),
   };
   for (const [name, call] of Object.entries(calls)) expect(call).toThrow(`Cannot use ${name} here: it works only inside a workflow`);
+});
+
+test("encode() takes a value as it is, to travel as that", () => {
+  const items = [1];
+  const encoded = runtime.encode({ items });
+  items.push(2);
+  expect(JSON.stringify([encoded])).toBe('[{"items":[1]}]');
+  for (const wrong of [undefined, () => 1, 1n]) expect(() => runtime.encode(wrong)).toThrow(TypeError);
+});
+
+test("a compensation has a trigger and an activity's options, and says what is wrong with them", () => {
+  for (const [options, why] of [
+    [{ trigger: "on-success" }, 'trigger must be "on-failure" or "always", got "on-success"'],
+    [{ retries: 1 }, "retries is not known"],
+    [{ retry: { attempts: 0 } }, "attempts must be a whole number from 1 on"],
+    [null, "must be an object, got null"],
+  ] as const) {
+    expect(() => runtime.compensate("undo", 1, options as never)).toThrow(why);
+  }
+  expect(() => runtime.compensate("")).toThrow("name is empty");
 });
 
 test("durable() takes a function and keeps its name", () => {

@@ -54,7 +54,7 @@ export class TestRun<Output = unknown> {
   async result(): Promise<Output> {
     const { status, value, failure } = await this.outcome();
     if (status === "completed") return value as Output;
-    throw new WorkflowFailedError(this.id, status as Exclude<RunStatusName, "completed" | "running" | "paused">, failure);
+    throw new WorkflowFailedError(this.id, status as Exclude<RunStatusName, "completed" | "running" | "paused" | "compensating">, failure);
   }
 
   /** As `result`, but tells how it ended without throwing for that. */

@@ -56,6 +56,8 @@ const commands: Readonly<Record<string, CommandInit>> = {
   fail: { kind: CommandKind.fail, failure },
   cancelled: { kind: CommandKind.cancelled, failure: { type: "CancelledError", message: "stop" } },
   sendSignal: { kind: CommandKind.sendSignal, op: 4, to: "shop:päid 1", name: "go", payload: data([1]) },
+  compensate: { kind: CommandKind.compensate, op: 6, name: "refund", payload: data(1), trigger: 1, options: { idempotencyKey: "u" } },
+  withdrawCompensation: { kind: CommandKind.withdrawCompensation, op: 6 },
   awaitResult: { kind: CommandKind.awaitResult, op: 5, to: "shop:a:b" },
 };
 

@@ -1,7 +1,7 @@
 /** What must hold of everything that leaves a leader, at the moment it leaves: it rests on what is committed. */
 import type { Reply } from "#core/base";
 import { bytesEqual } from "#core/base";
-import type { Command } from "#core/shard";
+import { type Command, ticketOf } from "#core/shard";
 import { encodeOutcome, EventKind as Kind, type Outcome, RunStatus, type TaskToken, toBytes } from "#proto";
 import type { Journal } from "../journal.ts";
 import type { JournalEvent } from "../model.ts";
@@ -73,7 +73,6 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
 const signalOf = (events: readonly JournalEvent[], id: string) =>
   events.find((e) => (e.event.kind === Kind.signalReceived || e.event.kind === Kind.signalQueued) && e.event.body.id === id);
 
-const ticketOf = (command: Command): number => ("ticket" in command ? (command.ticket ?? 0) : 0);
 const queuedAt = (events: readonly JournalEvent[], ticket: number) =>
   events[ticket]?.kind === Kind.startQueued ? events[ticket] : undefined;
 const leftAt = (events: readonly JournalEvent[], kind: typeof Kind.startCancelled | typeof Kind.startExpired, ticket: number) =>

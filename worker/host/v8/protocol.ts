@@ -64,6 +64,10 @@ export const record = {
   cancelRun: "K",
   /** op, address, spawning op, name, payload */
   signalChild: "J",
+  /** op, name, trigger, options (JSON array), input */
+  compensate: "U",
+  /** op of the registration */
+  withdrawCompensation: "V",
   /** op */
   cancelOp: "C",
   /** result */

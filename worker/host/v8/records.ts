@@ -91,7 +91,7 @@ function readRecord(cursor: Cursor, into: Records): void {
       into.logs.push({ level: cursor.text(), message: cursor.json() as string });
       break;
     default:
-      if (!readChild(tag, cursor, into)) readAnswer(tag, cursor, into);
+      if (!readChild(tag, cursor, into) && !readUndo(tag, cursor, into)) readAnswer(tag, cursor, into);
   }
   cursor.endRecord();
 }
@@ -120,6 +120,22 @@ function readChild(tag: string, cursor: Cursor, into: Records): boolean {
     default:
       return false;
   }
+}
+
+/** Whether it is a record about a compensation. */
+function readUndo(tag: string, cursor: Cursor, into: Records): boolean {
+  if (tag === record.compensate) into.commands.push(compensateOf(cursor));
+  else if (tag === record.withdrawCompensation) into.commands.push({ kind: CommandKind.withdrawCompensation, op: cursor.number() });
+  else return false;
+  return true;
+}
+
+function compensateOf(cursor: Cursor): CommandInit {
+  const op = cursor.number();
+  const name = cursor.text();
+  const trigger = cursor.number();
+  const options = optionsOf(cursor.text());
+  return { kind: CommandKind.compensate, op, name, trigger, options, payload: cursor.payload() };
 }
 
 function readAnswer(tag: string, cursor: Cursor, into: Records): void {

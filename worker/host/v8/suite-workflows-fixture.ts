@@ -1,7 +1,9 @@
 /** The workflows of guest-host.suite.ts in TypeScript. */
 import {
   activity,
+  compensate,
   durable,
+  encode,
   now,
   query,
   RunError,
@@ -134,4 +136,14 @@ export const hoard = durable(async () => {
 export const explode = durable(async () => {
   // V8 can't unwind from this one: its process dies.
   return "ab".repeat(2 ** 27).replace(/a/g, "c").length;
+});
+
+export const saga = durable(async ({ fails }: { fails: boolean }) => {
+  const id = encode("o-1");
+  const lease = compensate("free_lease", id, { trigger: "always" });
+  compensate("refund", id, { retry: { attempts: 3 }, idempotencyKey: "mine" });
+  await activity("charge", id);
+  const isTaken = [lease.cancel(), lease.cancel()];
+  if (fails) throw new TypeError("no such luck");
+  return isTaken;
 });

@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { Failure, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
+import type { ActivityOptions, Failure, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
 import type { PreviewReplySchema, PreviewRequestSchema, ScheduleCommandSchema, ScheduleReplySchema, ScheduleState } from "./schedule_pb.js";
 
 /**
@@ -797,6 +797,13 @@ export declare type ListRequest = Message<"hopskip.v1.ListRequest"> & {
   query: string;
 
   /**
+   * Only runs with dead letters.
+   *
+   * @generated from field: bool dead_letters = 7;
+   */
+  deadLetters: boolean;
+
+  /**
    * Schedules, and no runs.
    *
    * @generated from field: bool schedules = 90;
@@ -888,6 +895,13 @@ export declare type RunSummary = Message<"hopskip.v1.RunSummary"> & {
    * @generated from field: string searchable = 10;
    */
   searchable: string;
+
+  /**
+   * Compensations of it that failed for good and were neither replayed nor dropped since.
+   *
+   * @generated from field: uint32 dead_letters = 11;
+   */
+  deadLetters: number;
 };
 
 /**
@@ -990,6 +1004,27 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
   ending: Ending[];
 
   /**
+   * Compensations that are registered, the newest first, which is the order of an unwind.
+   *
+   * @generated from field: repeated hopskip.v1.CompensationSummary compensation = 14;
+   */
+  compensation: CompensationSummary[];
+
+  /**
+   * Compensations of any generation that failed for good, oldest first.
+   *
+   * @generated from field: repeated hopskip.v1.DeadLetter dead_letter = 15;
+   */
+  deadLetter: DeadLetter[];
+
+  /**
+   * While it compensates: the `RunStatus` that it ends with.
+   *
+   * @generated from field: uint32 decided_status = 16;
+   */
+  decidedStatus: number;
+
+  /**
    * Who started the newest generation; none = a client did.
    *
    * @generated from field: hopskip.v1.StartedBy started_by = 24;
@@ -1009,6 +1044,179 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
  * Use `create(DescribeReplySchema)` to create a new message.
  */
 export declare const DescribeReplySchema: GenMessage<DescribeReply>;
+
+/**
+ * @generated from message hopskip.v1.CompensationSummary
+ */
+export declare type CompensationSummary = Message<"hopskip.v1.CompensationSummary"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * A `CompensationTrigger`.
+   *
+   * @generated from field: uint32 trigger = 3;
+   */
+  trigger: number;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationSummary.
+ * Use `create(CompensationSummarySchema)` to create a new message.
+ */
+export declare const CompensationSummarySchema: GenMessage<CompensationSummary>;
+
+/**
+ * A compensation that failed for good.
+ *
+ * @generated from message hopskip.v1.DeadLetter
+ */
+export declare type DeadLetter = Message<"hopskip.v1.DeadLetter"> & {
+  /**
+   * Sequence of its `CompensationFailed`, by which it is named: letter@namespace:instance.
+   *
+   * @generated from field: uint64 letter = 1;
+   */
+  letter: bigint;
+
+  /**
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * Of its registration in that generation.
+   *
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * Of the workflow.
+   *
+   * @generated from field: string type = 4;
+   */
+  type: string;
+
+  /**
+   * @generated from field: string name = 5;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 6;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.ActivityOptions options = 7;
+   */
+  options?: ActivityOptions | undefined;
+
+  /**
+   * Of the last execution.
+   *
+   * @generated from field: hopskip.v1.Failure failure = 8;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * @generated from field: uint64 failed_ms = 9;
+   */
+  failedMs: bigint;
+
+  /**
+   * Executions, those of replays too.
+   *
+   * @generated from field: uint32 attempts = 10;
+   */
+  attempts: number;
+
+  /**
+   * Operation of the replay that is executing; 0 = none is.
+   *
+   * @generated from field: uint32 replay = 11;
+   */
+  replay: number;
+};
+
+/**
+ * Describes the message hopskip.v1.DeadLetter.
+ * Use `create(DeadLetterSchema)` to create a new message.
+ */
+export declare const DeadLetterSchema: GenMessage<DeadLetter>;
+
+/**
+ * @generated from message hopskip.v1.ReplayDeadLetterRequest
+ */
+export declare type ReplayDeadLetterRequest = Message<"hopskip.v1.ReplayDeadLetterRequest"> & {
+  /**
+   * letter@namespace:instance
+   *
+   * @generated from field: string letter = 1;
+   */
+  letter: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ReplayDeadLetterRequest.
+ * Use `create(ReplayDeadLetterRequestSchema)` to create a new message.
+ */
+export declare const ReplayDeadLetterRequestSchema: GenMessage<ReplayDeadLetterRequest>;
+
+/**
+ * @generated from message hopskip.v1.ReplayDeadLetterReply
+ */
+export declare type ReplayDeadLetterReply = Message<"hopskip.v1.ReplayDeadLetterReply"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.ReplayDeadLetterReply.
+ * Use `create(ReplayDeadLetterReplySchema)` to create a new message.
+ */
+export declare const ReplayDeadLetterReplySchema: GenMessage<ReplayDeadLetterReply>;
+
+/**
+ * @generated from message hopskip.v1.DropDeadLetterRequest
+ */
+export declare type DropDeadLetterRequest = Message<"hopskip.v1.DropDeadLetterRequest"> & {
+  /**
+   * @generated from field: string letter = 1;
+   */
+  letter: string;
+
+  /**
+   * Why it is not needed, for the run's history.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.DropDeadLetterRequest.
+ * Use `create(DropDeadLetterRequestSchema)` to create a new message.
+ */
+export declare const DropDeadLetterRequestSchema: GenMessage<DropDeadLetterRequest>;
+
+/**
+ * @generated from message hopskip.v1.DropDeadLetterReply
+ */
+export declare type DropDeadLetterReply = Message<"hopskip.v1.DropDeadLetterReply"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.DropDeadLetterReply.
+ * Use `create(DropDeadLetterReplySchema)` to create a new message.
+ */
+export declare const DropDeadLetterReplySchema: GenMessage<DropDeadLetterReply>;
 
 /**
  * @generated from message hopskip.v1.QueuedStart
@@ -1420,6 +1628,13 @@ export enum RunStatus {
    * @generated from enum value: RUN_STATUS_PAUSED = 10;
    */
   PAUSED = 10,
+
+  /**
+   * Its end is decided, and what it registered to be undone is executing.
+   *
+   * @generated from enum value: RUN_STATUS_COMPENSATING = 9;
+   */
+  COMPENSATING = 9,
 }
 
 /**
@@ -1528,6 +1743,26 @@ export declare const WorkflowClient: GenService<{
     methodKind: "unary";
     input: typeof UnpauseRequestSchema;
     output: typeof UnpauseReplySchema;
+  },
+  /**
+   * Executes a compensation that failed for good again: its run's history has who asked, and what came of it.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ReplayDeadLetter
+   */
+  replayDeadLetter: {
+    methodKind: "unary";
+    input: typeof ReplayDeadLetterRequestSchema;
+    output: typeof ReplayDeadLetterReplySchema;
+  },
+  /**
+   * Gives a compensation that failed for good up.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.DropDeadLetter
+   */
+  dropDeadLetter: {
+    methodKind: "unary";
+    input: typeof DropDeadLetterRequestSchema;
+    output: typeof DropDeadLetterReplySchema;
   },
   /**
    * @generated from rpc hopskip.v1.WorkflowClient.ListWorkflows

@@ -474,6 +474,13 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
   to: string;
 
   /**
+   * A `CompensationTrigger`.
+   *
+   * @generated from field: uint32 trigger = 9;
+   */
+  trigger: number;
+
+  /**
    * Of a child: `name` is its type. Its bundle is not said here.
    *
    * @generated from field: hopskip.v1.StartOrder start = 16;
@@ -1071,6 +1078,18 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_SET_SEARCHABLE = 30;
    */
   SET_SEARCHABLE = 30,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_COMPENSATE = 10;
+   */
+  COMPENSATE = 10,
+
+  /**
+   * Takes the compensation that operation `op` registered off the stack.
+   *
+   * @generated from enum value: COMMAND_KIND_WITHDRAW_COMPENSATION = 11;
+   */
+  WITHDRAW_COMPENSATION = 11,
 }
 
 /**

@@ -1612,6 +1612,373 @@ export declare type CancelSendCancelled = Message<"hopskip.v1.CancelSendCancelle
 export declare const CancelSendCancelledSchema: GenMessage<CancelSendCancelled>;
 
 /**
+ * Activity `name` undoes what the run is about to do: it is owed from here on, newest first, when the run's
+ * end is decided.
+ *
+ * @generated from message hopskip.v1.CompensationRegistered
+ */
+export declare type CompensationRegistered = Message<"hopskip.v1.CompensationRegistered"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 3;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * A `CompensationTrigger`.
+   *
+   * @generated from field: uint32 trigger = 4;
+   */
+  trigger: number;
+
+  /**
+   * @generated from field: hopskip.v1.ActivityOptions options = 5;
+   */
+  options?: ActivityOptions | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationRegistered.
+ * Use `create(CompensationRegisteredSchema)` to create a new message.
+ */
+export declare const CompensationRegisteredSchema: GenMessage<CompensationRegistered>;
+
+/**
+ * @generated from message hopskip.v1.CompensationWithdrawn
+ */
+export declare type CompensationWithdrawn = Message<"hopskip.v1.CompensationWithdrawn"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationWithdrawn.
+ * Use `create(CompensationWithdrawnSchema)` to create a new message.
+ */
+export declare const CompensationWithdrawnSchema: GenMessage<CompensationWithdrawn>;
+
+/**
+ * The run's end is decided, by who caused this event, and its stack is sealed: nothing of the run goes on but
+ * the compensations that are owed. The event that ends it comes last, and says the same.
+ *
+ * @generated from message hopskip.v1.UnwindStarted
+ */
+export declare type UnwindStarted = Message<"hopskip.v1.UnwindStarted"> & {
+  /**
+   * A `RunStatus`: how it ends, with what belongs to it.
+   *
+   * @generated from field: uint32 status = 1;
+   */
+  status: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 2;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 3;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: uint64 deadline_ms = 5;
+   */
+  deadlineMs: bigint;
+
+  /**
+   * Compensations that are owed.
+   *
+   * @generated from field: uint32 owed = 6;
+   */
+  owed: number;
+
+  /**
+   * Partition whose message asked for it, and that message's number; empty = none did.
+   *
+   * @generated from field: string from = 7;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 8;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.UnwindStarted.
+ * Use `create(UnwindStartedSchema)` to create a new message.
+ */
+export declare const UnwindStartedSchema: GenMessage<UnwindStarted>;
+
+/**
+ * @generated from message hopskip.v1.CompensationStarted
+ */
+export declare type CompensationStarted = Message<"hopskip.v1.CompensationStarted"> & {
+  /**
+   * Of its registration.
+   *
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * Handed to every execution, also to those of a later replay.
+   *
+   * @generated from field: string idempotency_key = 2;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationStarted.
+ * Use `create(CompensationStartedSchema)` to create a new message.
+ */
+export declare const CompensationStartedSchema: GenMessage<CompensationStarted>;
+
+/**
+ * In these three: `letter` is the dead letter that was replayed, `op` then the replay's; 0 = in the unwind.
+ *
+ * @generated from message hopskip.v1.CompensationCompleted
+ */
+export declare type CompensationCompleted = Message<"hopskip.v1.CompensationCompleted"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 attempt = 2;
+   */
+  attempt: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 3;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: string worker = 4;
+   */
+  worker: string;
+
+  /**
+   * @generated from field: uint64 letter = 5;
+   */
+  letter: bigint;
+
+  /**
+   * Of the letter, and how many that one has then; 0 in the unwind.
+   *
+   * @generated from field: uint32 generation = 6;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 dead_letters = 7;
+   */
+  deadLetters: number;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationCompleted.
+ * Use `create(CompensationCompletedSchema)` to create a new message.
+ */
+export declare const CompensationCompletedSchema: GenMessage<CompensationCompleted>;
+
+/**
+ * @generated from message hopskip.v1.CompensationRetried
+ */
+export declare type CompensationRetried = Message<"hopskip.v1.CompensationRetried"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 attempt = 2;
+   */
+  attempt: number;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 3;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * @generated from field: uint64 next_ms = 4;
+   */
+  nextMs: bigint;
+
+  /**
+   * @generated from field: string worker = 5;
+   */
+  worker: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload heartbeat = 6;
+   */
+  heartbeat?: Payload | undefined;
+
+  /**
+   * @generated from field: uint64 letter = 7;
+   */
+  letter: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationRetried.
+ * Use `create(CompensationRetriedSchema)` to create a new message.
+ */
+export declare const CompensationRetriedSchema: GenMessage<CompensationRetried>;
+
+/**
+ * For good: it is a dead letter from here on, named by the seq of this event; of a replay, it stays the one it was.
+ *
+ * @generated from message hopskip.v1.CompensationFailed
+ */
+export declare type CompensationFailed = Message<"hopskip.v1.CompensationFailed"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 attempt = 2;
+   */
+  attempt: number;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 3;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * @generated from field: string worker = 4;
+   */
+  worker: string;
+
+  /**
+   * @generated from field: uint64 letter = 5;
+   */
+  letter: bigint;
+
+  /**
+   * Of the letter, and how many that one has then.
+   *
+   * @generated from field: uint32 generation = 6;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 dead_letters = 7;
+   */
+  deadLetters: number;
+};
+
+/**
+ * Describes the message hopskip.v1.CompensationFailed.
+ * Use `create(CompensationFailedSchema)` to create a new message.
+ */
+export declare const CompensationFailedSchema: GenMessage<CompensationFailed>;
+
+/**
+ * @generated from message hopskip.v1.UnwindEnded
+ */
+export declare type UnwindEnded = Message<"hopskip.v1.UnwindEnded"> & {
+  /**
+   * @generated from field: uint32 completed = 1;
+   */
+  completed: number;
+
+  /**
+   * Dead letters that it left.
+   *
+   * @generated from field: uint32 failed = 2;
+   */
+  failed: number;
+};
+
+/**
+ * Describes the message hopskip.v1.UnwindEnded.
+ * Use `create(UnwindEndedSchema)` to create a new message.
+ */
+export declare const UnwindEndedSchema: GenMessage<UnwindEnded>;
+
+/**
+ * Somebody has it executed again, as operation `op`.
+ *
+ * @generated from message hopskip.v1.DeadLetterReplayed
+ */
+export declare type DeadLetterReplayed = Message<"hopskip.v1.DeadLetterReplayed"> & {
+  /**
+   * @generated from field: uint64 letter = 1;
+   */
+  letter: bigint;
+
+  /**
+   * @generated from field: uint32 op = 2;
+   */
+  op: number;
+};
+
+/**
+ * Describes the message hopskip.v1.DeadLetterReplayed.
+ * Use `create(DeadLetterReplayedSchema)` to create a new message.
+ */
+export declare const DeadLetterReplayedSchema: GenMessage<DeadLetterReplayed>;
+
+/**
+ * @generated from message hopskip.v1.DeadLetterDropped
+ */
+export declare type DeadLetterDropped = Message<"hopskip.v1.DeadLetterDropped"> & {
+  /**
+   * @generated from field: uint64 letter = 1;
+   */
+  letter: bigint;
+
+  /**
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * Of the letter, and how many that one has then.
+   *
+   * @generated from field: uint32 generation = 3;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 dead_letters = 4;
+   */
+  deadLetters: number;
+};
+
+/**
+ * Describes the message hopskip.v1.DeadLetterDropped.
+ * Use `create(DeadLetterDroppedSchema)` to create a new message.
+ */
+export declare const DeadLetterDroppedSchema: GenMessage<DeadLetterDropped>;
+
+/**
  * @generated from message hopskip.v1.BundleDeployed
  */
 export declare type BundleDeployed = Message<"hopskip.v1.BundleDeployed"> & {
@@ -2693,6 +3060,56 @@ export enum EventKind {
   CANCEL_SEND_CANCELLED = 97,
 
   /**
+   * @generated from enum value: EVENT_KIND_COMPENSATION_REGISTERED = 80;
+   */
+  COMPENSATION_REGISTERED = 80,
+
+  /**
+   * @generated from enum value: EVENT_KIND_COMPENSATION_WITHDRAWN = 81;
+   */
+  COMPENSATION_WITHDRAWN = 81,
+
+  /**
+   * @generated from enum value: EVENT_KIND_UNWIND_STARTED = 82;
+   */
+  UNWIND_STARTED = 82,
+
+  /**
+   * @generated from enum value: EVENT_KIND_COMPENSATION_STARTED = 83;
+   */
+  COMPENSATION_STARTED = 83,
+
+  /**
+   * @generated from enum value: EVENT_KIND_COMPENSATION_COMPLETED = 84;
+   */
+  COMPENSATION_COMPLETED = 84,
+
+  /**
+   * @generated from enum value: EVENT_KIND_COMPENSATION_RETRIED = 85;
+   */
+  COMPENSATION_RETRIED = 85,
+
+  /**
+   * @generated from enum value: EVENT_KIND_COMPENSATION_FAILED = 86;
+   */
+  COMPENSATION_FAILED = 86,
+
+  /**
+   * @generated from enum value: EVENT_KIND_UNWIND_ENDED = 87;
+   */
+  UNWIND_ENDED = 87,
+
+  /**
+   * @generated from enum value: EVENT_KIND_DEAD_LETTER_REPLAYED = 88;
+   */
+  DEAD_LETTER_REPLAYED = 88,
+
+  /**
+   * @generated from enum value: EVENT_KIND_DEAD_LETTER_DROPPED = 89;
+   */
+  DEAD_LETTER_DROPPED = 89,
+
+  /**
    * @generated from enum value: EVENT_KIND_BUNDLE_DEPLOYED = 128;
    */
   BUNDLE_DEPLOYED = 128,
@@ -2837,4 +3254,28 @@ export enum EventKind {
  * Describes the enum hopskip.v1.EventKind.
  */
 export declare const EventKindSchema: GenEnum<EventKind>;
+
+/**
+ * @generated from enum hopskip.v1.CompensationTrigger
+ */
+export enum CompensationTrigger {
+  /**
+   * Owed unless the run completes.
+   *
+   * @generated from enum value: COMPENSATION_TRIGGER_ON_FAILURE = 0;
+   */
+  ON_FAILURE = 0,
+
+  /**
+   * Owed however the run ends.
+   *
+   * @generated from enum value: COMPENSATION_TRIGGER_ALWAYS = 1;
+   */
+  ALWAYS = 1,
+}
+
+/**
+ * Describes the enum hopskip.v1.CompensationTrigger.
+ */
+export declare const CompensationTriggerSchema: GenEnum<CompensationTrigger>;
 

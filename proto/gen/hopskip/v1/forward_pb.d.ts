@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Identity } from "./common_pb.js";
-import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
+import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, DropDeadLetterRequest, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ReplayDeadLetterRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
 import type { ScheduleCommand, ScheduleReply } from "./schedule_pb.js";
 import type { Envelope } from "./message_pb.js";
 import type { Heartbeat, TaskDone } from "./dispatch_pb.js";
@@ -96,6 +96,18 @@ export declare type ForwardedCommand = Message<"hopskip.v1.ForwardedCommand"> & 
      */
     value: UnpauseRequest;
     case: "unpause";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ReplayDeadLetterRequest replay_dead_letter = 11;
+     */
+    value: ReplayDeadLetterRequest;
+    case: "replayDeadLetter";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.DropDeadLetterRequest drop_dead_letter = 12;
+     */
+    value: DropDeadLetterRequest;
+    case: "dropDeadLetter";
   } | {
     /**
      * @generated from field: hopskip.v1.CallRequest call = 30;

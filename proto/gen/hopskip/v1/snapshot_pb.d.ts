@@ -184,6 +184,11 @@ export declare type IndexedRun = Message<"hopskip.v1.IndexedRun"> & {
    * @generated from field: string searchable = 13;
    */
   searchable: string;
+
+  /**
+   * @generated from field: uint32 dead_letters = 14;
+   */
+  deadLetters: number;
 };
 
 /**

@@ -6,7 +6,7 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
-import type { Ending } from "./client_pb.js";
+import type { DeadLetter, Ending } from "./client_pb.js";
 import type { ScheduleState } from "./schedule_pb.js";
 import type { MethodAnswered } from "./event_pb.js";
 
@@ -237,6 +237,34 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
   ending: Ending[];
 
   /**
+   * Compensations that are owed, oldest first; the one that is executing is in `pending` too.
+   *
+   * @generated from field: repeated hopskip.v1.Compensation compensation = 40;
+   */
+  compensation: Compensation[];
+
+  /**
+   * The run's end, where it is decided and compensations are owed.
+   *
+   * @generated from field: hopskip.v1.DecidedEnd decided = 41;
+   */
+  decided?: DecidedEnd | undefined;
+
+  /**
+   * Compensations that failed for good, of all generations, oldest first.
+   *
+   * @generated from field: repeated hopskip.v1.DeadLetter dead_letter = 42;
+   */
+  deadLetter: DeadLetter[];
+
+  /**
+   * Replays of dead letters that there ever were.
+   *
+   * @generated from field: uint32 replays = 43;
+   */
+  replays: number;
+
+  /**
    * Who started the generation; none = a client did.
    *
    * @generated from field: hopskip.v1.StartedBy started_by = 48;
@@ -395,6 +423,111 @@ export declare type SearchableValue = Message<"hopskip.v1.SearchableValue"> & {
  * Use `create(SearchableValueSchema)` to create a new message.
  */
 export declare const SearchableValueSchema: GenMessage<SearchableValue>;
+
+/**
+ * @generated from message hopskip.v1.Compensation
+ */
+export declare type Compensation = Message<"hopskip.v1.Compensation"> & {
+  /**
+   * Of its registration, and the sequence of that.
+   *
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint64 seq = 2;
+   */
+  seq: bigint;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload input = 4;
+   */
+  input?: Payload | undefined;
+
+  /**
+   * A `CompensationTrigger`.
+   *
+   * @generated from field: uint32 trigger = 5;
+   */
+  trigger: number;
+
+  /**
+   * @generated from field: hopskip.v1.ActivityOptions options = 6;
+   */
+  options?: ActivityOptions | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.Compensation.
+ * Use `create(CompensationSchema)` to create a new message.
+ */
+export declare const CompensationSchema: GenMessage<Compensation>;
+
+/**
+ * @generated from message hopskip.v1.DecidedEnd
+ */
+export declare type DecidedEnd = Message<"hopskip.v1.DecidedEnd"> & {
+  /**
+   * Sequence and time of its `UnwindStarted`.
+   *
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * @generated from field: uint64 time_ms = 2;
+   */
+  timeMs: bigint;
+
+  /**
+   * A `RunStatus`, with what belongs to it.
+   *
+   * @generated from field: uint32 status = 3;
+   */
+  status: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 4;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 5;
+   */
+  failure?: Failure | undefined;
+
+  /**
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: uint64 deadline_ms = 7;
+   */
+  deadlineMs: bigint;
+
+  /**
+   * @generated from field: uint32 completed = 8;
+   */
+  completed: number;
+
+  /**
+   * @generated from field: uint32 failed = 9;
+   */
+  failed: number;
+};
+
+/**
+ * Describes the message hopskip.v1.DecidedEnd.
+ * Use `create(DecidedEndSchema)` to create a new message.
+ */
+export declare const DecidedEndSchema: GenMessage<DecidedEnd>;
 
 /**
  * A start that waits in its name's queue.

@@ -77,6 +77,23 @@ export const engine: Omit<Engine, "callWorkflow" | "method" | "openScope" | "shi
     run.emit(record.setSearchable, op, name, value);
   },
 
+  compensate(name, input, trigger, options) {
+    const run = actingRun("compensate()");
+    const json = toJson(input, `Input of compensation "${name}"`);
+    // What it is owed is decided.
+    if (run.ended) return () => false;
+    const op = nextOp(run, json.length);
+    run.emit(record.compensate, op, name, trigger === "always" ? 1 : 0, optionsText(options), json);
+    let isOwed = true;
+    return () => {
+      actingRun("cancel() of a compensation");
+      if (!isOwed || run.ended) return false;
+      isOwed = false;
+      run.emit(record.withdrawCompensation, op);
+      return true;
+    };
+  },
+
   query(name, answer) {
     // Allowed at module level too: it is no operation.
     changingRun("query()").queries.set(name, answer);
