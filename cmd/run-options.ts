@@ -14,6 +14,7 @@ export function runOptions(command: Command): Command {
     .addOption(new Option("--contention <policy>", "when a run of this instance is live").choices(contentions))
     .option("--override-reason <text>", "with --contention supersede: why the live run is ended; kept in its history")
     .option("--budget <duration>", "with --contention queue: longest time to wait; then it never begins")
+    .option("--signal <name[=json]>", "signal the run that is started or met, in one step with the start")
     .option("--idempotency-key <key>", "start once, however often this command is repeated")
     .option("--deadline <duration>", "longest time that the run may take")
     .option("--follow", "wait for the run to end; its result goes to standard output")

@@ -1,7 +1,7 @@
 /** Methods of runs: code in real V8, a shard that decides, and calls of clients. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { fromHex, type RunId } from "#core/base";
-import { RunStatus } from "#proto";
+import { decodeRecord, fromBytes, RunStatus } from "#proto";
 import { Executor } from "../worker/executor.ts";
 import { openHost, TestBundles } from "../worker/host/v8/v8-fixture.ts";
 import type { V8Host } from "../worker/host/v8/v8-host.ts";
@@ -9,7 +9,17 @@ import { RunRig } from "./run-rig.ts";
 import { until } from "./until.ts";
 
 const code = `
-import { activity, durable, method, query, random, signal, sleep } from "@hopskip/runtime";
+import { activity, defineMethod, defineQuery, defineSignal, durable, method, query, random, signal, sleep } from "@hopskip/runtime";
+
+export const add = defineMethod<number, number>("add");
+export const total = defineQuery<number>("total");
+export const close = defineSignal<string>("close");
+export const counter = durable(async () => {
+  let sum = 0;
+  query(total, () => sum);
+  method(add, (n) => (sum += n));
+  return (await signal(close)) + sum;
+});
 
 export const cart = durable(async () => {
   const items: string[] = [];
@@ -126,6 +136,15 @@ test("an input that does not pass is refused, and says why", async () => {
   expect(await rig.call("c-1", "fail")).toMatchObject({ rejected: false, failure: { type: "TypeError", message: "no such thing" } });
 });
 
+test("signals, queries and methods that carry their types are the same by their names", async () => {
+  const rig = new RunRig({ host, bundle });
+  const ended = rig.result("n-1", "counter");
+  expect([await rig.call("n-1", "add", 2), await rig.call("n-1", "add", 3)]).toEqual([2, 5]);
+  expect(await rig.query("n-1", "total")).toBe(5);
+  await rig.signal("n-1", "close", "sum ");
+  expect(await ended).toBe("sum 5");
+});
+
 test("a query that tries to act is refused, and nothing is appended", async () => {
   const rig = await cart();
   expect(await rig.query("c-1", "items")).toEqual([]);
@@ -179,6 +198,23 @@ test("a run that ends owes no answer, and says so", async () => {
   // The next run of the name is not asked what its predecessor was.
   expect(await rig.call("c-1", "hold", undefined, "h")).toMatchObject({ reject: "RUN_CLOSED" });
   expect(await rig.call("c-1", "add", "pen")).toBe(1);
+});
+
+test("a start with a signal is one step, whether it begins a run, meets one, or waits", async () => {
+  const rig = new RunRig({ host, bundle });
+  const signal = { name: "open", value: 1, id: "s-1" };
+  expect(await rig.signalWithStart("l-1", "late", signal)).toMatchObject({ kind: "started", attached: false, generation: 1 });
+  expect(rig.kindsOf("l-1").slice(0, 2)).toEqual(["runStarted", "signalReceived"]);
+  // One record: never one without the other.
+  const [first] = rig.log.records.map((body) => fromBytes(decodeRecord, body).event.length).filter((count) => count > 0);
+  expect(first).toBe(2);
+  expect(await rig.signalWithStart("l-1", "late", signal)).toMatchObject({ attached: true, generation: 1 });
+  expect(await rig.signalWithStart("l-1", "late", { ...signal, id: "s-2" })).toMatchObject({ attached: true });
+  expect(rig.kindsOf("l-1").filter((kind) => kind === "signalReceived")).toHaveLength(2);
+  const ended = rig.result("l-1", "late");
+  await rig.signalWithStart("l-1", "late", { name: "done", value: undefined, id: "s-3" });
+  expect(await ended).toEqual([]);
+  expect(await rig.signalWithStart("l-1", "late", { ...signal, id: "s-4" })).toMatchObject({ attached: false, generation: 2 });
 });
 
 test("a worker that loses the run with a call in flight: one answer", async () => {

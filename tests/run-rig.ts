@@ -154,6 +154,23 @@ export class RunRig {
     return outcome?.failure ?? jsonOf(outcome?.result);
   }
 
+  /** Starts and signals in one step. */
+  async signalWithStart(
+    instance: string,
+    type: string,
+    signal: { readonly name: string; readonly value: unknown; readonly id?: string },
+  ): Promise<Reply> {
+    const how = { type, bundle: this.bundle, contention: "attach", idempotencyKey: "", deadlineMs: 0, awaitResult: false } as const;
+    const { name, value, id = "" } = signal;
+    return this.command({
+      kind: "start",
+      run: `shop:${instance}` as RunId,
+      input: undefined,
+      ...how,
+      signal: { name, payload: text(value), id },
+    });
+  }
+
   async signal(instance: string, name: string, value?: unknown): Promise<void> {
     await this.command({ kind: "signal", run: `shop:${instance}` as RunId, name, payload: text(value), id: "" });
   }

@@ -5,6 +5,7 @@
  * a pipe. With --follow the id is said on standard error and the result is the output, so
  * `hop run hello --follow | jq` works. The exit code is then that of the run's end.
  */
+import { randomUUID } from "node:crypto";
 import type { Contention } from "#core/run";
 import type { StartReply, StartRequestInit } from "#proto";
 import { withRemote } from "../connect.ts";
@@ -26,6 +27,7 @@ export interface RunOptions extends GlobalOptions {
   readonly contention?: Contention;
   readonly overrideReason?: string;
   readonly budget?: string;
+  readonly signal?: string;
   readonly idempotencyKey?: string;
   readonly deadline?: string;
   readonly follow?: boolean;
@@ -69,9 +71,18 @@ function checkOptions(options: RunOptions): void {
       "Cannot start many runs under one --instance: want --instance-field with the field of each input that holds its name",
     );
   }
+  if (options.signal !== undefined && options.inputLines !== undefined) throw both("--signal", "--input-lines");
   if (options.instanceField !== undefined && options.inputLines === undefined) {
     throw new UsageError("Cannot use --instance-field without --input-lines: want --instance for a single run");
   }
+}
+
+/** `name`, or `name=JSON`. */
+async function signalOf(text: string): Promise<StartRequestInit["signal"]> {
+  const at = text.indexOf("=");
+  const name = at < 0 ? text : text.slice(0, at);
+  const data = at < 0 ? undefined : await readInput(text.slice(at + 1));
+  return { name, payload: { data: data ?? new TextEncoder().encode("null") }, id: `signal-${randomUUID()}` };
 }
 
 async function runOne(context: Context, options: RunOptions, base: StartRequestInit): Promise<ExitCode> {
@@ -81,6 +92,7 @@ async function runOne(context: Context, options: RunOptions, base: StartRequestI
     input: data === undefined ? undefined : { data },
     instance: options.instance,
     idempotencyKey: options.idempotencyKey,
+    signal: options.signal === undefined ? undefined : await signalOf(options.signal),
   };
   return withRemote(
     context,

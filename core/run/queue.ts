@@ -73,16 +73,17 @@ const bytesOf = ({ input, signal }: Contender): number =>
   signal.reduce((sum, { payload }) => sum + (payload?.data.length ?? 0), input?.data.length ?? 0);
 
 /** Why no more starts can wait for the name, or undefined. */
-export function refuseFull(run: Run, input: Contender["input"]): Rejection | undefined {
+export function refuseFull(run: Run, payloads: readonly Contender["input"][]): Rejection | undefined {
   const { length } = run.queue;
-  if (length < limits.queuedStartsMax) return refuseBytes(run, `queue a start of ${run.run}`, input);
+  if (length < limits.queuedStartsMax) return refuseBytes(run, `queue a start of ${run.run}`, payloads);
   const message = `Cannot queue a start of ${run.run}: ${length} wait for it, at most ${limits.queuedStartsMax} may`;
   return { reject: "BUFFER_FULL", message, retryAfterMs: 1000 };
 }
 
-function refuseBytes(run: Run, doing: string, more: Contender["input"]): Rejection | undefined {
+function refuseBytes(run: Run, doing: string, more: readonly Contender["input"][]): Rejection | undefined {
   const waiting = run.queue.reduce((sum, one) => sum + bytesOf(one), 0);
-  if (waiting + (more?.data.length ?? 0) <= limits.queuedBytesMax) return undefined;
+  const coming = more.reduce((sum, one) => sum + (one?.data.length ?? 0), 0);
+  if (waiting + coming <= limits.queuedBytesMax) return undefined;
   const message = `Cannot ${doing}: what waits in its queue has ${waiting} bytes, at most ${limits.queuedBytesMax} may`;
   return { reject: "BUFFER_FULL", message, retryAfterMs: 1000 };
 }
@@ -111,7 +112,7 @@ export function decideHeldSignal(
     const message = `Cannot ${doing}: ${signal.length} signals wait with it, at most ${limits.heldSignalsMax} may`;
     return { reject: "BUFFER_FULL", message, retryAfterMs: 1000 };
   }
-  return refuseBytes(run, doing, payload) ?? { kind: EventKind.signalQueued, body: { ticket, name, payload, id, from, number } };
+  return refuseBytes(run, doing, [payload]) ?? { kind: EventKind.signalQueued, body: { ticket, name, payload, id, from, number } };
 }
 
 type QueueKind = "startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued";

@@ -6,6 +6,7 @@ import { clearOperations } from "./close.ts";
 import type { RunEvent } from "./event.ts";
 import { instancePrefix } from "./instance.ts";
 import { keepOutcome, refuseFull, takeOut, useKey } from "./queue.ts";
+import type { SignalRequest } from "./signal.ts";
 import { isLive, type Run } from "./state.ts";
 
 /** What a start does where a run of its name is live. */
@@ -23,6 +24,8 @@ export interface StartRequest {
   readonly budgetMs?: number;
   /** Why the live run is ended: a start that supersedes must say. */
   readonly overrideReason?: string;
+  /** Received by the run that the start makes or meets, or held with it in the queue. */
+  readonly signal?: SignalRequest | undefined;
   /** Whose operation asks; left out: a client does. */
   readonly startedBy?: StartedBy | undefined;
 }
@@ -87,7 +90,7 @@ function contend(run: Run, request: StartRequest): RunEvent | Attach | Rejection
   const queued = { type, bundle, input, deadlineMs, idempotencyKey, startedBy };
   // It waits for nobody.
   if (contention === "supersede") return { kind: EventKind.startQueued, body: { ...queued, budgetMs: 0 } };
-  return refuseFull(run, input) ?? { kind: EventKind.startQueued, body: { ...queued, budgetMs } };
+  return refuseFull(run, [input, request.signal?.payload]) ?? { kind: EventKind.startQueued, body: { ...queued, budgetMs } };
 }
 
 export function applyStarted(run: Run, body: RunStarted, at: { seq: number; timeMs: number }, inputHash: Uint8Array): void {

@@ -1,7 +1,8 @@
 /** What clients ask for. */
-import { asSeq, limits, noBytes, type RequestId, runPartition } from "#core/base";
+import { asSeq, assert, limits, noBytes, type Rejection, type RequestId, runPartition } from "#core/base";
 import {
   decideCancel,
+  decideHeldSignal,
   decideResume,
   decideSignal,
   decideStart,
@@ -9,6 +10,7 @@ import {
   findStart,
   isClosed,
   refuseUnknown,
+  type SignalRequest,
   type Target,
 } from "#core/run";
 import { type Identity, RunStatus } from "#proto";
@@ -69,10 +71,35 @@ function onStart(ctx: ShardContext, request: RequestId, identity: Identity, comm
   if ("reject" in decision) return reject(ctx, request, decision, live);
   if ("attach" in decision) {
     const { attach: generation, ticket } = decision;
+    const refusal = signalStart(ctx, live, { generation, ticket }, command.signal, identity);
+    if (refusal !== undefined) return reject(ctx, request, refusal, live);
     return answerStart(ctx, request, live, { generation: ticket > 0 ? 0 : generation, ticket }, command.awaitResult, true);
   }
   const ticket = beginStart(ctx, live, decision, { request: command, identity, inputHash });
+  const refused = signalStart(ctx, live, { generation: 0, ticket }, command.signal, identity);
+  assert(refused === undefined, `a start of ${live.id} that was just decided takes its signal`);
   answerStart(ctx, request, live, { generation: ticket > 0 ? 0 : live.run.generation, ticket }, command.awaitResult, false);
+}
+
+/** Gives a start its signal. One that has ended got it before: the start is the same start, sent again. */
+function signalStart(
+  ctx: ShardContext,
+  live: LiveRun,
+  target: Target,
+  signal: SignalRequest | undefined,
+  identity: Identity,
+): Rejection | undefined {
+  const found = signal === undefined ? undefined : findStart(live.run, target);
+  if (signal === undefined || found === undefined || found.kind === "ended") return undefined;
+  if (found.kind === "newest" && isClosed(live.run)) return undefined;
+  const decision =
+    found.kind === "queued"
+      ? decideHeldSignal(live.run, found.contender, signal)
+      : decideSignal(live.run, { ...signal, from: "", number: 0 });
+  if (decision === "duplicate") return undefined;
+  if ("reject" in decision) return decision;
+  ctx.append(live, decision, identity);
+  return undefined;
 }
 
 /** Tells who started what came of it: at once, or when its run has ended. */

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { Reply, RunId } from "#core/base";
+import { asSeq, type Reply, type RunId } from "#core/base";
 import { contentions } from "#core/run";
 import type { Command } from "#core/shard";
 import { decodeForwardedCommand, decodeForwardedReply, encodeForwardedCommand, encodeForwardedReply, fromBytes, toBytes } from "#proto";
@@ -28,6 +28,8 @@ test("a command arrives as it was sent, with what it says of a queue", () => {
   const commands: Command[] = [
     ...contentions.map((contention): Command => ({ ...start, contention, overrideReason: contention === "supersede" ? "wedged" : "" })),
     { kind: "signal", ...to, name: "s", payload: undefined, id: "i" },
+    { ...start, signal: { name: "s", payload: undefined, id: "i" } },
+    { kind: "call", ...to, name: "m", input: undefined, id: "i" },
     { kind: "query", ...to, name: "q", input: undefined },
     { kind: "await-result", run, ticket: 0, generation: 3 },
     { kind: "await-result", ...to, generation: 0 },
@@ -54,6 +56,7 @@ test("what a start has come to arrives with its ticket and its place", () => {
   const replies: Reply[] = [
     { kind: "started", ...started, place: 3 },
     { kind: "started", run, generation: 2, attached: false },
+    { kind: "called", seq: asSeq(9), result: undefined, failure: undefined, rejected: true },
     { kind: "rejected", rejection: { reject: "STALE_EPOCH", message: "m", retryAfterMs: 10, epoch: 0 }, started },
   ];
   for (const reply of replies) {

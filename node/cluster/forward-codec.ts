@@ -78,7 +78,8 @@ function addressOf(text: string): RunAddress {
 }
 
 function startOf(message: StartRequest): Command {
-  const { namespace, instance, type, bundle, input, idempotencyKey, deadlineMs, awaitResult, requestBudgetMs, overrideReason } = message;
+  const { namespace, instance, type, bundle, input, idempotencyKey, deadlineMs, awaitResult, requestBudgetMs, overrideReason, signal } =
+    message;
   const { run } = addressOf(`${namespace}:${instance}`);
   const contention = contentions.find((one) => one === message.contention);
   if (contention === undefined) {
@@ -87,7 +88,7 @@ function startOf(message: StartRequest): Command {
       `Cannot take a forwarded start of ${run}: this version does not know contention "${message.contention}"`,
     );
   }
-  const how = { contention, budgetMs: requestBudgetMs, overrideReason };
+  const how = { contention, budgetMs: requestBudgetMs, overrideReason, signal };
   return { kind: "start", run, type, bundle, input, idempotencyKey, deadlineMs, awaitResult, ...how };
 }
 

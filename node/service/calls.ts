@@ -126,7 +126,7 @@ export class Calls {
   private prepareStart(draft: ReturnType<typeof checkStart>): Prepared {
     const isPinned = draft.bundle.length > 0;
     const bundle = isPinned ? draft.bundle : this.deployments.newest(draft.namespace, draft.type);
-    const admitted = this.edge.admit([draft.input]);
+    const admitted = this.edge.admit([draft.input, draft.signal?.payload]);
     if (bundle === undefined) return this.prepareUnknown(draft, admitted);
     const known = isPinned ? this.edge.requireBlob(bundle, `Cannot start ${draft.run} on the bundle it names`) : undefined;
     const ready = admitted === undefined ? known : Promise.all([admitted, known]).then(() => {});

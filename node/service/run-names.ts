@@ -11,9 +11,9 @@ export function freshInstance(): string {
   return instancePrefix + base32(crypto.getRandomValues(new Uint8Array(randomChars)), randomChars);
 }
 
-/** Id of a method call whose caller gave none: it may be sent again on its way to the run. */
-export function freshCall(): string {
-  return `call_${base32(crypto.getRandomValues(new Uint8Array(randomChars)), randomChars)}`;
+/** Id of a method call or a signal whose sender gave none: it may be sent again on its way to the run. */
+export function freshId(kind: "call" | "signal"): string {
+  return `${kind}_${base32(crypto.getRandomValues(new Uint8Array(randomChars)), randomChars)}`;
 }
 
 /**

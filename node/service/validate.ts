@@ -21,12 +21,13 @@ import type {
   ResumeRequest,
   SignalRequest,
   StartRequest,
+  StartSignal,
   TerminateRequest,
   UnpauseRequest,
 } from "#proto";
 import { runStatusNames } from "#proto";
 import { filterOf } from "#store";
-import { derivedInstance, freshCall, freshInstance } from "./run-names.ts";
+import { derivedInstance, freshId, freshInstance } from "./run-names.ts";
 
 type Of<Kind extends Command["kind"]> = Extract<Command, { kind: Kind }>;
 
@@ -102,7 +103,13 @@ export function checkStart(m: StartRequest): StartDraft {
     budgetMs: checkMs(doing, "request_budget_ms", m.requestBudgetMs),
     ...checkContention(m, doing),
     awaitResult: m.awaitResult,
+    signal: m.signal && checkStartSignal(m.signal, doing),
   };
+}
+
+function checkStartSignal({ name, payload, id }: StartSignal, doing: string): StartDraft["signal"] {
+  if (id !== "") checkName(doing, "signal.id", id);
+  return { name: checkName(doing, "signal.name", name), payload, id: id === "" ? freshId("signal") : id };
 }
 
 function checkContention(m: StartRequest, doing: string): Pick<StartDraft, "contention" | "overrideReason"> {
@@ -141,7 +148,7 @@ export function checkCall(m: CallRequest): Of<"call"> {
   const doing = "call a method";
   const address = checkAddress(doing, m.run);
   if (m.id !== "") checkName(doing, "id", m.id);
-  return { kind: "call", ...address, name: checkName(doing, "name", m.name), input: m.input, id: m.id === "" ? freshCall() : m.id };
+  return { kind: "call", ...address, name: checkName(doing, "name", m.name), input: m.input, id: m.id === "" ? freshId("call") : m.id };
 }
 
 export function checkResult(m: ResultRequest): Of<"await-result"> {

@@ -7008,6 +7008,7 @@ export interface StartRequest {
   bundle: Uint8Array;
   requestBudgetMs: number;
   overrideReason: string;
+  signal: StartSignal | undefined;
 }
 export interface StartRequestInit {
   namespace?: string | undefined;
@@ -7021,6 +7022,7 @@ export interface StartRequestInit {
   bundle?: Uint8Array | undefined;
   requestBudgetMs?: number | undefined;
   overrideReason?: string | undefined;
+  signal?: StartSignalInit | undefined;
 }
 
 export function encodeStartRequest(w: Writer, m: StartRequestInit): void {
@@ -7035,6 +7037,7 @@ export function encodeStartRequest(w: Writer, m: StartRequestInit): void {
   if (m.bundle !== undefined && m.bundle.length > 0) { w.field(74, m.bundle); }
   if (m.requestBudgetMs !== undefined && m.requestBudgetMs !== 0) { w.varint(80); w.varint(m.requestBudgetMs); }
   if (m.overrideReason !== undefined && m.overrideReason !== "") { w.text(90, m.overrideReason); }
+  if (m.signal !== undefined) { { const mark = w.begin(242); encodeStartSignal(w, m.signal); w.close(mark); } }
 }
 
 export function decodeStartRequest(r: Reader, end: number): StartRequest {
@@ -7049,6 +7052,7 @@ export function decodeStartRequest(r: Reader, end: number): StartRequest {
   let bundle_: Uint8Array = noBytes;
   let requestBudgetMs_: number = 0;
   let overrideReason_: string = "";
+  let signal_: StartSignal | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7064,11 +7068,47 @@ export function decodeStartRequest(r: Reader, end: number): StartRequest {
       case 74: bundle_ = r.view(end); break;
       case 80: requestBudgetMs_ = r.varint(); break;
       case 90: overrideReason_ = r.text(end); break;
+      case 242: signal_ = decodeStartSignal(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, type: type_, input: input_, instance: instance_, contention: contention_, idempotencyKey: idempotencyKey_, deadlineMs: deadlineMs_, awaitResult: awaitResult_, bundle: bundle_, requestBudgetMs: requestBudgetMs_, overrideReason: overrideReason_ };
+  return { namespace: namespace_, type: type_, input: input_, instance: instance_, contention: contention_, idempotencyKey: idempotencyKey_, deadlineMs: deadlineMs_, awaitResult: awaitResult_, bundle: bundle_, requestBudgetMs: requestBudgetMs_, overrideReason: overrideReason_, signal: signal_ };
+}
+
+export interface StartSignal {
+  name: string;
+  payload: Payload | undefined;
+  id: string;
+}
+export interface StartSignalInit {
+  name?: string | undefined;
+  payload?: PayloadInit | undefined;
+  id?: string | undefined;
+}
+
+export function encodeStartSignal(w: Writer, m: StartSignalInit): void {
+  if (m.name !== undefined && m.name !== "") { w.text(10, m.name); }
+  if (m.payload !== undefined) { { const mark = w.begin(18); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(26, m.id); }
+}
+
+export function decodeStartSignal(r: Reader, end: number): StartSignal {
+  let name_: string = "";
+  let payload_: Payload | undefined;
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: name_ = r.text(end); break;
+      case 18: payload_ = decodePayload(r, r.extent(end)); break;
+      case 26: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { name: name_, payload: payload_, id: id_ };
 }
 
 export interface StartReply {

@@ -20,6 +20,7 @@ import { clientMethods } from "#proto/descriptors";
 import { ClusterClient } from "./cluster-client.ts";
 import { addressList, Endpoints } from "./endpoints.ts";
 import { HopError, MethodFailedError } from "./errors.ts";
+import { nameOf, type SignalType } from "./message-types.ts";
 import { completedValue, type Outcome, readOutcome } from "./outcome.ts";
 import { fromPayload, toPayload } from "./payload.ts";
 import { Pulse } from "./pulse.ts";
@@ -60,12 +61,23 @@ export interface StartOptions {
   readonly overrideReason?: string;
   /** Longest time in the queue in milliseconds, from when the start was taken; then its run never begins. */
   readonly budgetMs?: number;
+  /**
+   * Received by the run that the start makes or meets, in one step with it: never one without the other.
+   * `id`: the same one twice is one signal; left out, one is made.
+   */
+  readonly signal?: StartedSignal;
   /** Starts with the same key, type and input are one start. */
   readonly idempotencyKey?: string;
   /** Time the run may take in all, in milliseconds. */
   readonly deadlineMs?: number;
   /** SHA-256 of the bundle to run on; left out: the newest deployment of the type. */
   readonly bundle?: Uint8Array;
+}
+
+export interface StartedSignal {
+  readonly name: string;
+  readonly value?: unknown;
+  readonly id?: string;
 }
 
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -137,6 +149,17 @@ export class HopClient {
     const reply = await this.send(workflow, input, { ...options, awaitResult: false });
     const { run: id, generation, attached: isAttached, place: queuePlace } = reply;
     return new RunHandle<OutputOf<W>>(this, { id, generation, isAttached, queuePlace });
+  }
+
+  /** Signals the run of an instance, and starts it where none is live, in one step. Throws like `start`. */
+  async signalWithStart<W extends WorkflowRef, T>(
+    workflow: W,
+    start: { readonly instance: string; readonly input?: InputOf<W>; readonly options?: Omit<StartOptions, "instance" | "signal"> },
+    named: string | SignalType<T>,
+    value?: T,
+  ): Promise<RunHandle<OutputOf<W>>> {
+    const { instance, input, options } = start;
+    return this.start(workflow, input, { ...options, instance, signal: { name: nameOf(named), value } });
   }
 
   /** Starts a run and waits for its value, in one request. Throws like `start` and `RunHandle.result`. */
@@ -275,7 +298,7 @@ export class HopClient {
   private readonly fetchBlob = (sha256: Uint8Array) => this.blob(sha256);
 
   private send(workflow: WorkflowRef, input: unknown, options: StartOptions & { readonly awaitResult: boolean }): Promise<StartReply> {
-    const { instance, contention, overrideReason, budgetMs: requestBudgetMs, deadlineMs, bundle, awaitResult } = options;
+    const { instance, contention, overrideReason, budgetMs: requestBudgetMs, deadlineMs, bundle, awaitResult, signal } = options;
     let { idempotencyKey } = options;
     // Sent twice, a start must be one start. A made-up name belongs to it alone; where the caller
     // chose the name, a later start of the same name is told apart by a key.
@@ -293,6 +316,7 @@ export class HopClient {
       deadlineMs,
       awaitResult,
       bundle,
+      signal: signal && { name: signal.name, payload: toPayload(signal.value), id: signal.id ?? `s_${randomName()}` },
     };
     return this.session.ask<"start">({ kind: "start", value }, true);
   }

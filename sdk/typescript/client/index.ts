@@ -1,5 +1,5 @@
 /** `@hopskip/client`: start workflows, talk to runs, read their histories. */
-export { type ClientOptions, HopClient, type StartOptions } from "./client.ts";
+export { type ClientOptions, HopClient, type StartedSignal, type StartOptions } from "./client.ts";
 export { ClusterClient, type ProgressOf } from "./cluster-client.ts";
 export {
   errorOf,
@@ -13,6 +13,7 @@ export {
   WorkflowFailedError,
   WorkflowNotDeployedError,
 } from "./errors.ts";
+export type { MethodType, QueryType, SignalType } from "./message-types.ts";
 export { type Outcome, type StatusName, statusName } from "./outcome.ts";
 export { payloadBytesMax } from "./payload.ts";
 export { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";

@@ -1,5 +1,6 @@
 /** One run, seen from outside. */
 import type { DescribeReply, HistoryChunk } from "#proto";
+import { type MethodType, nameOf, type QueryType, type SignalType } from "./message-types.ts";
 import { completedValue, type Outcome } from "./outcome.ts";
 
 export interface WaitOptions {
@@ -68,13 +69,17 @@ export class RunHandle<Output = unknown> {
   }
 
   /** Resolves when the signal is durable. `id`: the same one twice is one signal; left out, one is made. */
-  signal(name: string, value?: unknown, options: { readonly id?: string } = {}): Promise<void> {
-    return this.client.signal(this.id, { name, value, ...options });
+  signal(name: string, value?: unknown, options?: { readonly id?: string }): Promise<void>;
+  signal<T>(type: SignalType<T>, value: T, options?: { readonly id?: string }): Promise<void>;
+  signal(named: string | { readonly name: string }, value?: unknown, options: { readonly id?: string } = {}): Promise<void> {
+    return this.client.signal(this.id, { name: nameOf(named), value, ...options });
   }
 
   /** Reads the run's state through a query of its code. */
-  query<Answer = unknown>(name: string, input?: unknown): Promise<Answer> {
-    return this.client.query(this.id, { name, input }) as Promise<Answer>;
+  query<Answer = unknown>(name: string, input?: unknown): Promise<Answer>;
+  query<I, O>(type: QueryType<I, O>, input: I): Promise<O>;
+  query(named: string | { readonly name: string }, input?: unknown): Promise<unknown> {
+    return this.client.query(this.id, { name: nameOf(named), input });
   }
 
   /**
@@ -83,8 +88,10 @@ export class RunHandle<Output = unknown> {
    * method failed or its validator did not let the input pass, `HopError` RUN_CLOSED when the run
    * ended without an answer.
    */
-  call<Answer = unknown>(method: string, input?: unknown, options: { readonly id?: string } = {}): Promise<Answer> {
-    return this.client.call(this.id, { method, input, ...options }) as Promise<Answer>;
+  call<Answer = unknown>(method: string, input?: unknown, options?: { readonly id?: string }): Promise<Answer>;
+  call<I, O>(type: MethodType<I, O>, input: I, options?: { readonly id?: string }): Promise<O>;
+  call(named: string | { readonly name: string }, input?: unknown, options: { readonly id?: string } = {}): Promise<unknown> {
+    return this.client.call(this.id, { method: nameOf(named), input, ...options });
   }
 
   /** Asks the run to end: its code is told at its next await and may clean up. */

@@ -1,6 +1,7 @@
 /** Calls of other runs' methods. */
 import { checkAddress, checkName, describe } from "./checks.ts";
 import { engine } from "./engine.ts";
+import { type MethodType, nameOf } from "./message-types.ts";
 
 export interface CallOptions {
   /**
@@ -21,14 +22,22 @@ export interface CallOptions {
  * other, of any length, is not made and rejects with type `CallCycleError`, whose message names the
  * path: `shop:a → shop:b → shop:a`. Rejects with `CancelledError` when the own run is cancelled.
  */
-export function callWorkflow<O = unknown>(address: string, method: string, input?: unknown, options: CallOptions = {}): Promise<O> {
+export function callWorkflow<O = unknown>(address: string, method: string, input?: unknown, options?: CallOptions): Promise<O>;
+export function callWorkflow<I, O>(address: string, type: MethodType<I, O>, input: I, options?: CallOptions): Promise<O>;
+export function callWorkflow(
+  address: string,
+  named: string | { readonly name: string },
+  input?: unknown,
+  options: CallOptions = {},
+): Promise<unknown> {
+  const method = nameOf(named);
   checkAddress(address);
   checkName("Method", method);
   const { cancellation = "abandon" } = options;
   if (cancellation !== "abandon" && cancellation !== "propagate") {
     throw new TypeError(`The cancellation of a call must be "abandon" or "propagate", got ${describe(cancellation)}`);
   }
-  return engine("callWorkflow()").callWorkflow(address, method, input, cancellation === "propagate") as Promise<O>;
+  return engine("callWorkflow()").callWorkflow(address, method, input, cancellation === "propagate");
 }
 
 /** The name that the call has in the other languages. */

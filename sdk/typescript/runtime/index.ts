@@ -27,6 +27,8 @@ export type { LogLevel } from "./log.ts";
 export { log } from "./log.ts";
 export type { MethodOptions } from "./message.ts";
 export { method, query, signal } from "./message.ts";
+export type { MethodType, QueryType, SignalType } from "./message-types.ts";
+export { defineMethod, defineQuery, defineSignal } from "./message-types.ts";
 export { resultOf, sendSignal } from "./other-run.ts";
 export { random, uuid } from "./random.ts";
 export type { SearchableValue } from "./searchable.ts";

@@ -1,6 +1,7 @@
 /** What reaches a run from outside: signals change it, queries read it, methods do both and answer. */
 import { checkDuration, checkName } from "./checks.ts";
 import { engine } from "./engine.ts";
+import { type MethodType, nameOf, type QueryType, type SignalType } from "./message-types.ts";
 
 /**
  * Waits for the next signal of this name. Signals are buffered in the order of their arrival, so
@@ -9,7 +10,8 @@ import { engine } from "./engine.ts";
  * With `timeoutMs`, rejects with `TimeoutError` when none came in time. Use it rather than a
  * race against `sleep`: the loser of a race stays in line and would take the next signal.
  */
-export function signal<T = unknown>(name: string, options: { readonly timeoutMs?: number } = {}): Promise<T> {
+export function signal<T = unknown>(named: string | SignalType<T>, options: { readonly timeoutMs?: number } = {}): Promise<T> {
+  const name = nameOf(named);
   checkName("Signal", name);
   const timeoutMs = options.timeoutMs === undefined ? undefined : checkDuration("timeoutMs", options.timeoutMs);
   return engine("signal()").signal(name, timeoutMs) as Promise<T>;
@@ -20,7 +22,8 @@ export function signal<T = unknown>(name: string, options: { readonly timeoutMs?
  * once, by value: it can't await, call activities or draw random numbers. It must not change
  * state either. Declaring a name again replaces its answer.
  */
-export function query<I = unknown, O = unknown>(name: string, answer: (input: I) => O): void {
+export function query<I = unknown, O = unknown>(named: string | QueryType<I, O>, answer: (input: I) => O): void {
+  const name = nameOf(named);
   checkName("Query", name);
   if (typeof answer !== "function") throw new TypeError(`Query "${name}" needs a function that answers it`);
   engine("query()").query(name, answer as (input: unknown) => unknown);
@@ -46,10 +49,11 @@ export interface MethodOptions<I> {
  * again replaces its handler for the calls that follow.
  */
 export function method<I = unknown, O = unknown>(
-  name: string,
+  named: string | MethodType<I, O>,
   handler: (input: I) => O | Promise<O>,
   options: MethodOptions<I> = {},
 ): void {
+  const name = nameOf(named);
   checkName("Method", name);
   if (typeof handler !== "function") throw new TypeError(`Method "${name}" needs a function that handles it`);
   const { validate } = options;

@@ -4,6 +4,7 @@
  */
 import { checkAddress, checkName } from "./checks.ts";
 import { engine } from "./engine.ts";
+import { nameOf, type SignalType } from "./message-types.ts";
 
 /**
  * Signals another run and waits until the signal is in that run's history: it is received once,
@@ -14,7 +15,10 @@ import { engine } from "./engine.ts";
  * `RunNotFoundError` when there is no such run and `RunClosedError` when it has ended, and with
  * `CancelledError` when the run is cancelled meanwhile: the signal is received then all the same.
  */
-export function sendSignal(address: string, name: string, payload?: unknown): Promise<void> {
+export function sendSignal(address: string, name: string, payload?: unknown): Promise<void>;
+export function sendSignal<T>(address: string, type: SignalType<T>, payload: T): Promise<void>;
+export function sendSignal(address: string, named: string | { readonly name: string }, payload?: unknown): Promise<void> {
+  const name = nameOf(named);
   checkAddress(address);
   checkName("Signal", name);
   return engine("sendSignal()").sendSignal(address, name, payload);

@@ -282,6 +282,13 @@ export declare type StartRequest = Message<"hopskip.v1.StartRequest"> & {
    * @generated from field: string override_reason = 11;
    */
   overrideReason: string;
+
+  /**
+   * Received by the run that the start makes or meets, in the same record.
+   *
+   * @generated from field: hopskip.v1.StartSignal signal = 30;
+   */
+  signal?: StartSignal | undefined;
 };
 
 /**
@@ -289,6 +296,34 @@ export declare type StartRequest = Message<"hopskip.v1.StartRequest"> & {
  * Use `create(StartRequestSchema)` to create a new message.
  */
 export declare const StartRequestSchema: GenMessage<StartRequest>;
+
+/**
+ * @generated from message hopskip.v1.StartSignal
+ */
+export declare type StartSignal = Message<"hopskip.v1.StartSignal"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload payload = 2;
+   */
+  payload?: Payload | undefined;
+
+  /**
+   * Sent again with the same id, it counts once; empty = one is made.
+   *
+   * @generated from field: string id = 3;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message hopskip.v1.StartSignal.
+ * Use `create(StartSignalSchema)` to create a new message.
+ */
+export declare const StartSignalSchema: GenMessage<StartSignal>;
 
 /**
  * @generated from message hopskip.v1.StartReply

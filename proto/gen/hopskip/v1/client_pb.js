@@ -10,7 +10,7 @@ import { file_hopskip_v1_schedule } from "./schedule_pb.js";
  * Describes the file hopskip/v1/client.proto.
  */
 export const file_hopskip_v1_client = /*@__PURE__*/
-  fileDesc("Chdob3Bza2lwL3YxL2NsaWVudC5wcm90bxIKaG9wc2tpcC52MSIzCgtDbGllbnRGcmFtZRIkCgRpdGVtGAEgAygLMhYuaG9wc2tpcC52MS5DbGllbnRJdGVtIjEKClJlcGx5RnJhbWUSIwoEaXRlbRgBIAMoCzIVLmhvcHNraXAudjEuUmVwbHlJdGVtIqsCCgpDbGllbnRJdGVtEg8KB3JlcXVlc3QYASABKA0SKQoFc3RhcnQYAiABKAsyGC5ob3Bza2lwLnYxLlN0YXJ0UmVxdWVzdEgAEisKBnNpZ25hbBgDIAEoCzIZLmhvcHNraXAudjEuU2lnbmFsUmVxdWVzdEgAEisKBnJlc3VsdBgEIAEoCzIZLmhvcHNraXAudjEuUmVzdWx0UmVxdWVzdEgAEisKBmNhbmNlbBgFIAEoCzIZLmhvcHNraXAudjEuQ2FuY2VsUmVxdWVzdEgAEikKBXF1ZXJ5GAYgASgLMhguaG9wc2tpcC52MS5RdWVyeVJlcXVlc3RIABInCgRjYWxsGAogASgLMhcuaG9wc2tpcC52MS5DYWxsUmVxdWVzdEgAQgYKBGtpbmQi7AIKCVJlcGx5SXRlbRIPCgdyZXF1ZXN0GAEgASgNEicKBXN0YXJ0GAIgASgLMhYuaG9wc2tpcC52MS5TdGFydFJlcGx5SAASKQoGc2lnbmFsGAMgASgLMhcuaG9wc2tpcC52MS5TaWduYWxSZXBseUgAEikKBnJlc3VsdBgEIAEoCzIXLmhvcHNraXAudjEuUmVzdWx0UmVwbHlIABIpCgZjYW5jZWwYBSABKAsyFy5ob3Bza2lwLnYxLkNhbmNlbFJlcGx5SAASJwoFcXVlcnkYBiABKAsyFi5ob3Bza2lwLnYxLlF1ZXJ5UmVwbHlIABIoCgVlcnJvchgHIAEoCzIXLmhvcHNraXAudjEuRXJyb3JEZXRhaWxIABIiCgVub2RlcxgIIAEoCzIRLmhvcHNraXAudjEuTm9kZXNIABIlCgRjYWxsGAogASgLMhUuaG9wc2tpcC52MS5DYWxsUmVwbHlIAEIGCgRraW5kImoKC0Vycm9yRGV0YWlsEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEhYKDnJldHJ5X2FmdGVyX21zGAMgASgEEg0KBWVwb2NoGAQgASgNEhMKC2xlYWRlcl9oaW50GAUgASgJIoECCgxTdGFydFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBHR5cGUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSEAoIaW5zdGFuY2UYBCABKAkSEgoKY29udGVudGlvbhgFIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEwoLZGVhZGxpbmVfbXMYByABKAQSFAoMYXdhaXRfcmVzdWx0GAggASgIEg4KBmJ1bmRsZRgJIAEoDBIZChFyZXF1ZXN0X2J1ZGdldF9tcxgKIAEoBBIXCg9vdmVycmlkZV9yZWFzb24YCyABKAkihAEKClN0YXJ0UmVwbHkSCwoDcnVuGAEgASgJEhIKCmdlbmVyYXRpb24YAiABKA0SEAoIYXR0YWNoZWQYAyABKAgSJAoHb3V0Y29tZRgEIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRIOCgZ0aWNrZXQYBSABKAQSDQoFcGxhY2UYBiABKA0iZAoHT3V0Y29tZRIOCgZzdGF0dXMYASABKA0SIwoGcmVzdWx0GAIgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiXAoNU2lnbmFsUmVxdWVzdBILCgNydW4YASABKAkSDAoEbmFtZRgCIAEoCRIkCgdwYXlsb2FkGAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEgoKAmlkGAQgASgJIhoKC1NpZ25hbFJlcGx5EgsKA3NlcRgBIAEoBCJNCgxRdWVyeVJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiMQoKUXVlcnlSZXBseRIjCgZyZXN1bHQYASABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiWAoLQ2FsbFJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYBCABKAkidQoJQ2FsbFJlcGx5EiMKBnJlc3VsdBgBIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAIgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEhAKCHJlamVjdGVkGAMgASgIEgsKA3NlcRgEIAEoBCJBCg1SZXN1bHRSZXF1ZXN0EgsKA3J1bhgBIAEoCRIPCgd3YWl0X21zGAIgASgEEhIKCmdlbmVyYXRpb24YAyABKA0iRwoLUmVzdWx0UmVwbHkSJAoHb3V0Y29tZRgBIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRISCgpnZW5lcmF0aW9uGAIgASgNIiwKDUNhbmNlbFJlcXVlc3QSCwoDcnVuGAEgASgJEg4KBnJlYXNvbhgCIAEoCSINCgtDYW5jZWxSZXBseSIvChBUZXJtaW5hdGVSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiEAoOVGVybWluYXRlUmVwbHkiKwoMUGF1c2VSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiDAoKUGF1c2VSZXBseSItCg5VbnBhdXNlUmVxdWVzdBILCgNydW4YASABKAkSDgoGcmVhc29uGAIgASgJIg4KDFVucGF1c2VSZXBseSI8Cg1SZXN1bWVSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZidW5kbGUYAiABKAwSDgoGbmV3ZXN0GAMgASgIIh0KC1Jlc3VtZVJlcGx5Eg4KBmJ1bmRsZRgBIAEoDCKZAQoLTGlzdFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBnN0YXR1cxgCIAEoDRIMCgR0eXBlGAMgASgJEg0KBWxpbWl0GAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkSDQoFcXVlcnkYBiABKAkSFAoMZGVhZF9sZXR0ZXJzGAcgASgIEhEKCXNjaGVkdWxlcxhaIAEoCCJJCglMaXN0UmVwbHkSIwoDcnVuGAEgAygLMhYuaG9wc2tpcC52MS5SdW5TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLOAQoKUnVuU3VtbWFyeRILCgNydW4YASABKAkSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoDRISCgpzdGFydGVkX21zGAUgASgEEhEKCWNsb3NlZF9tcxgGIAEoBBIOCgZidW5kbGUYByABKAwSDAoEbm90ZRgIIAEoCRISCgpleHBpcmVkX21zGAkgASgEEhIKCnNlYXJjaGFibGUYCiABKAkSFAoMZGVhZF9sZXR0ZXJzGAsgASgNIh4KD0Rlc2NyaWJlUmVxdWVzdBILCgNydW4YASABKAkiwAQKDURlc2NyaWJlUmVwbHkSJwoHc3VtbWFyeRgBIAEoCzIWLmhvcHNraXAudjEuUnVuU3VtbWFyeRIMCgRzaXplGAIgASgEEhEKCWxhc3RfaGFzaBgDIAEoDBINCgVwZWFrcxgEIAEoDBIMCgRyb290GAUgASgMEisKB3BlbmRpbmcYBiADKAsyGi5ob3Bza2lwLnYxLlBlbmRpbmdTdW1tYXJ5EiQKB291dGNvbWUYByABKAsyEy5ob3Bza2lwLnYxLk91dGNvbWUSGAoQY2FuY2VsX3JlcXVlc3RlZBgIIAEoCBIWCg5kZWFkbGluZV9hdF9tcxgJIAEoBBITCgtleHBpcmVkX2VuZBgKIAEoBBIOCgZ0aWNrZXQYCyABKAQSJgoFcXVldWUYDCADKAsyFy5ob3Bza2lwLnYxLlF1ZXVlZFN0YXJ0EiIKBmVuZGluZxgNIAMoCzISLmhvcHNraXAudjEuRW5kaW5nEjUKDGNvbXBlbnNhdGlvbhgOIAMoCzIfLmhvcHNraXAudjEuQ29tcGVuc2F0aW9uU3VtbWFyeRIrCgtkZWFkX2xldHRlchgPIAMoCzIWLmhvcHNraXAudjEuRGVhZExldHRlchIWCg5kZWNpZGVkX3N0YXR1cxgQIAEoDRIpCgpzdGFydGVkX2J5GBggASgLMhUuaG9wc2tpcC52MS5TdGFydGVkQnkSKwoIc2NoZWR1bGUYWiABKAsyGS5ob3Bza2lwLnYxLlNjaGVkdWxlU3RhdGUiQAoTQ29tcGVuc2F0aW9uU3VtbWFyeRIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJEg8KB3RyaWdnZXIYAyABKA0ihQIKCkRlYWRMZXR0ZXISDgoGbGV0dGVyGAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SCgoCb3AYAyABKA0SDAoEdHlwZRgEIAEoCRIMCgRuYW1lGAUgASgJEiIKBWlucHV0GAYgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiwKB29wdGlvbnMYByABKAsyGy5ob3Bza2lwLnYxLkFjdGl2aXR5T3B0aW9ucxIkCgdmYWlsdXJlGAggASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEhEKCWZhaWxlZF9tcxgJIAEoBBIQCghhdHRlbXB0cxgKIAEoDRIOCgZyZXBsYXkYCyABKA0iKQoXUmVwbGF5RGVhZExldHRlclJlcXVlc3QSDgoGbGV0dGVyGAEgASgJIhcKFVJlcGxheURlYWRMZXR0ZXJSZXBseSI3ChVEcm9wRGVhZExldHRlclJlcXVlc3QSDgoGbGV0dGVyGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIVChNEcm9wRGVhZExldHRlclJlcGx5InYKC1F1ZXVlZFN0YXJ0Eg4KBnRpY2tldBgBIAEoBBIMCgR0eXBlGAIgASgJEhEKCXF1ZXVlZF9tcxgDIAEoBBIVCg1leHBpcmVzX2F0X21zGAQgASgEEg4KBmJ1bmRsZRgFIAEoDBIPCgdzaWduYWxzGAYgASgNIlIKBkVuZGluZxIOCgZ0aWNrZXQYASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIkCgdvdXRjb21lGAMgASgLMhMuaG9wc2tpcC52MS5PdXRjb21lIrABCg5QZW5kaW5nU3VtbWFyeRIKCgJvcBgBIAEoDRIMCgRraW5kGAIgASgNEgwKBG5hbWUYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRIOCgZkdWVfbXMYBSABKAQSEQoJd2FpdHNfZm9yGAYgASgJEhQKDGxhc3RfZmFpbHVyZRgHIAEoCRIKCgJ0bxgQIAEoCRIKCgJvZhgRIAEoDRIUCgxjbG9zZV9wb2xpY3kYEiABKA0iUQoOSGlzdG9yeVJlcXVlc3QSCwoDcnVuGAEgASgJEhAKCGZyb21fc2VxGAIgASgEEg4KBmZvbGxvdxgDIAEoCBIQCghzY2hlZHVsZRhaIAEoCCI6CgxIaXN0b3J5Q2h1bmsSDQoFZXZlbnQYASADKAwSDAoEc2l6ZRgCIAEoBBINCgVwZWFrcxgDIAEoDCI/Cg1EZXBsb3lSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRjb2RlGAIgASgMEg0KBXR5cGVzGAMgAygJIi4KC0RlcGxveVJlcGx5Eg4KBmJ1bmRsZRgBIAEoDBIPCgd2ZXJzaW9uGAIgASgNIisKFkxpc3REZXBsb3ltZW50c1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkIKFExpc3REZXBsb3ltZW50c1JlcGx5EioKCmRlcGxveW1lbnQYASADKAsyFi5ob3Bza2lwLnYxLkRlcGxveW1lbnQiUAoKRGVwbG95bWVudBIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgNEhMKC2RlcGxveWVkX21zGAQgASgEIh0KC0Jsb2JSZXF1ZXN0Eg4KBnNoYTI1NhgBIAEoDCIZCglCbG9iQ2h1bmsSDAoEZGF0YRgBIAEoDCISChBMaXN0Tm9kZXNSZXF1ZXN0KqICCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxABEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAISFQoRUlVOX1NUQVRVU19GQUlMRUQQAxIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAEEhkKFVJVTl9TVEFUVVNfVEVSTUlOQVRFRBAFEhgKFFJVTl9TVEFUVVNfVElNRURfT1VUEAYSFgoSUlVOX1NUQVRVU19CTE9DS0VEEAcSFQoRUlVOX1NUQVRVU19RVUVVRUQQCBIVChFSVU5fU1RBVFVTX1BBVVNFRBAKEhsKF1JVTl9TVEFUVVNfQ09NUEVOU0FUSU5HEAkyvQ0KDldvcmtmbG93Q2xpZW50Ej4KB1Nlc3Npb24SFy5ob3Bza2lwLnYxLkNsaWVudEZyYW1lGhYuaG9wc2tpcC52MS5SZXBseUZyYW1lKAEwARJBCg1TdGFydFdvcmtmbG93EhguaG9wc2tpcC52MS5TdGFydFJlcXVlc3QaFi5ob3Bza2lwLnYxLlN0YXJ0UmVwbHkSSAoSU2VuZENoYW5uZWxNZXNzYWdlEhkuaG9wc2tpcC52MS5TaWduYWxSZXF1ZXN0GhcuaG9wc2tpcC52MS5TaWduYWxSZXBseRI8CgpDYWxsTWV0aG9kEhcuaG9wc2tpcC52MS5DYWxsUmVxdWVzdBoVLmhvcHNraXAudjEuQ2FsbFJlcGx5EkEKDVF1ZXJ5V29ya2Zsb3cSGC5ob3Bza2lwLnYxLlF1ZXJ5UmVxdWVzdBoWLmhvcHNraXAudjEuUXVlcnlSZXBseRI/CglHZXRSZXN1bHQSGS5ob3Bza2lwLnYxLlJlc3VsdFJlcXVlc3QaFy5ob3Bza2lwLnYxLlJlc3VsdFJlcGx5EkQKDkNhbmNlbFdvcmtmbG93EhkuaG9wc2tpcC52MS5DYW5jZWxSZXF1ZXN0GhcuaG9wc2tpcC52MS5DYW5jZWxSZXBseRJNChFUZXJtaW5hdGVXb3JrZmxvdxIcLmhvcHNraXAudjEuVGVybWluYXRlUmVxdWVzdBoaLmhvcHNraXAudjEuVGVybWluYXRlUmVwbHkSRAoOUmVzdW1lV29ya2Zsb3cSGS5ob3Bza2lwLnYxLlJlc3VtZVJlcXVlc3QaFy5ob3Bza2lwLnYxLlJlc3VtZVJlcGx5EkEKDVBhdXNlV29ya2Zsb3cSGC5ob3Bza2lwLnYxLlBhdXNlUmVxdWVzdBoWLmhvcHNraXAudjEuUGF1c2VSZXBseRJHCg9VbnBhdXNlV29ya2Zsb3cSGi5ob3Bza2lwLnYxLlVucGF1c2VSZXF1ZXN0GhguaG9wc2tpcC52MS5VbnBhdXNlUmVwbHkSWgoQUmVwbGF5RGVhZExldHRlchIjLmhvcHNraXAudjEuUmVwbGF5RGVhZExldHRlclJlcXVlc3QaIS5ob3Bza2lwLnYxLlJlcGxheURlYWRMZXR0ZXJSZXBseRJUCg5Ecm9wRGVhZExldHRlchIhLmhvcHNraXAudjEuRHJvcERlYWRMZXR0ZXJSZXF1ZXN0Gh8uaG9wc2tpcC52MS5Ecm9wRGVhZExldHRlclJlcGx5Ej8KDUxpc3RXb3JrZmxvd3MSFy5ob3Bza2lwLnYxLkxpc3RSZXF1ZXN0GhUuaG9wc2tpcC52MS5MaXN0UmVwbHkSSgoQRGVzY3JpYmVXb3JrZmxvdxIbLmhvcHNraXAudjEuRGVzY3JpYmVSZXF1ZXN0GhkuaG9wc2tpcC52MS5EZXNjcmliZVJlcGx5EkQKCkdldEhpc3RvcnkSGi5ob3Bza2lwLnYxLkhpc3RvcnlSZXF1ZXN0GhguaG9wc2tpcC52MS5IaXN0b3J5Q2h1bmswARI8CgZEZXBsb3kSGS5ob3Bza2lwLnYxLkRlcGxveVJlcXVlc3QaFy5ob3Bza2lwLnYxLkRlcGxveVJlcGx5ElcKD0xpc3REZXBsb3ltZW50cxIiLmhvcHNraXAudjEuTGlzdERlcGxveW1lbnRzUmVxdWVzdBogLmhvcHNraXAudjEuTGlzdERlcGxveW1lbnRzUmVwbHkSOwoHR2V0QmxvYhIXLmhvcHNraXAudjEuQmxvYlJlcXVlc3QaFS5ob3Bza2lwLnYxLkJsb2JDaHVuazABEkgKDkNoYW5nZVNjaGVkdWxlEhsuaG9wc2tpcC52MS5TY2hlZHVsZUNvbW1hbmQaGS5ob3Bza2lwLnYxLlNjaGVkdWxlUmVwbHkSSgoQRGVzY3JpYmVTY2hlZHVsZRIbLmhvcHNraXAudjEuRGVzY3JpYmVSZXF1ZXN0GhkuaG9wc2tpcC52MS5EZXNjcmliZVJlcGx5Ej8KDUxpc3RTY2hlZHVsZXMSFy5ob3Bza2lwLnYxLkxpc3RSZXF1ZXN0GhUuaG9wc2tpcC52MS5MaXN0UmVwbHkSRwoPUHJldmlld1NjaGVkdWxlEhouaG9wc2tpcC52MS5QcmV2aWV3UmVxdWVzdBoYLmhvcHNraXAudjEuUHJldmlld1JlcGx5EjwKCUxpc3ROb2RlcxIcLmhvcHNraXAudjEuTGlzdE5vZGVzUmVxdWVzdBoRLmhvcHNraXAudjEuTm9kZXNiBnByb3RvMw", [file_hopskip_v1_common, file_hopskip_v1_schedule]);
+  fileDesc("Chdob3Bza2lwL3YxL2NsaWVudC5wcm90bxIKaG9wc2tpcC52MSIzCgtDbGllbnRGcmFtZRIkCgRpdGVtGAEgAygLMhYuaG9wc2tpcC52MS5DbGllbnRJdGVtIjEKClJlcGx5RnJhbWUSIwoEaXRlbRgBIAMoCzIVLmhvcHNraXAudjEuUmVwbHlJdGVtIqsCCgpDbGllbnRJdGVtEg8KB3JlcXVlc3QYASABKA0SKQoFc3RhcnQYAiABKAsyGC5ob3Bza2lwLnYxLlN0YXJ0UmVxdWVzdEgAEisKBnNpZ25hbBgDIAEoCzIZLmhvcHNraXAudjEuU2lnbmFsUmVxdWVzdEgAEisKBnJlc3VsdBgEIAEoCzIZLmhvcHNraXAudjEuUmVzdWx0UmVxdWVzdEgAEisKBmNhbmNlbBgFIAEoCzIZLmhvcHNraXAudjEuQ2FuY2VsUmVxdWVzdEgAEikKBXF1ZXJ5GAYgASgLMhguaG9wc2tpcC52MS5RdWVyeVJlcXVlc3RIABInCgRjYWxsGAogASgLMhcuaG9wc2tpcC52MS5DYWxsUmVxdWVzdEgAQgYKBGtpbmQi7AIKCVJlcGx5SXRlbRIPCgdyZXF1ZXN0GAEgASgNEicKBXN0YXJ0GAIgASgLMhYuaG9wc2tpcC52MS5TdGFydFJlcGx5SAASKQoGc2lnbmFsGAMgASgLMhcuaG9wc2tpcC52MS5TaWduYWxSZXBseUgAEikKBnJlc3VsdBgEIAEoCzIXLmhvcHNraXAudjEuUmVzdWx0UmVwbHlIABIpCgZjYW5jZWwYBSABKAsyFy5ob3Bza2lwLnYxLkNhbmNlbFJlcGx5SAASJwoFcXVlcnkYBiABKAsyFi5ob3Bza2lwLnYxLlF1ZXJ5UmVwbHlIABIoCgVlcnJvchgHIAEoCzIXLmhvcHNraXAudjEuRXJyb3JEZXRhaWxIABIiCgVub2RlcxgIIAEoCzIRLmhvcHNraXAudjEuTm9kZXNIABIlCgRjYWxsGAogASgLMhUuaG9wc2tpcC52MS5DYWxsUmVwbHlIAEIGCgRraW5kImoKC0Vycm9yRGV0YWlsEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEhYKDnJldHJ5X2FmdGVyX21zGAMgASgEEg0KBWVwb2NoGAQgASgNEhMKC2xlYWRlcl9oaW50GAUgASgJIqoCCgxTdGFydFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBHR5cGUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSEAoIaW5zdGFuY2UYBCABKAkSEgoKY29udGVudGlvbhgFIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEwoLZGVhZGxpbmVfbXMYByABKAQSFAoMYXdhaXRfcmVzdWx0GAggASgIEg4KBmJ1bmRsZRgJIAEoDBIZChFyZXF1ZXN0X2J1ZGdldF9tcxgKIAEoBBIXCg9vdmVycmlkZV9yZWFzb24YCyABKAkSJwoGc2lnbmFsGB4gASgLMhcuaG9wc2tpcC52MS5TdGFydFNpZ25hbCJNCgtTdGFydFNpZ25hbBIMCgRuYW1lGAEgASgJEiQKB3BheWxvYWQYAiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYAyABKAkihAEKClN0YXJ0UmVwbHkSCwoDcnVuGAEgASgJEhIKCmdlbmVyYXRpb24YAiABKA0SEAoIYXR0YWNoZWQYAyABKAgSJAoHb3V0Y29tZRgEIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRIOCgZ0aWNrZXQYBSABKAQSDQoFcGxhY2UYBiABKA0iZAoHT3V0Y29tZRIOCgZzdGF0dXMYASABKA0SIwoGcmVzdWx0GAIgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYAyABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUiXAoNU2lnbmFsUmVxdWVzdBILCgNydW4YASABKAkSDAoEbmFtZRgCIAEoCRIkCgdwYXlsb2FkGAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEgoKAmlkGAQgASgJIhoKC1NpZ25hbFJlcGx5EgsKA3NlcRgBIAEoBCJNCgxRdWVyeVJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiMQoKUXVlcnlSZXBseRIjCgZyZXN1bHQYASABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQiWAoLQ2FsbFJlcXVlc3QSCwoDcnVuGAEgASgJEgwKBG5hbWUYAiABKAkSIgoFaW5wdXQYAyABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCaWQYBCABKAkidQoJQ2FsbFJlcGx5EiMKBnJlc3VsdBgBIAEoCzITLmhvcHNraXAudjEuUGF5bG9hZBIkCgdmYWlsdXJlGAIgASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEhAKCHJlamVjdGVkGAMgASgIEgsKA3NlcRgEIAEoBCJBCg1SZXN1bHRSZXF1ZXN0EgsKA3J1bhgBIAEoCRIPCgd3YWl0X21zGAIgASgEEhIKCmdlbmVyYXRpb24YAyABKA0iRwoLUmVzdWx0UmVwbHkSJAoHb3V0Y29tZRgBIAEoCzITLmhvcHNraXAudjEuT3V0Y29tZRISCgpnZW5lcmF0aW9uGAIgASgNIiwKDUNhbmNlbFJlcXVlc3QSCwoDcnVuGAEgASgJEg4KBnJlYXNvbhgCIAEoCSINCgtDYW5jZWxSZXBseSIvChBUZXJtaW5hdGVSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiEAoOVGVybWluYXRlUmVwbHkiKwoMUGF1c2VSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZyZWFzb24YAiABKAkiDAoKUGF1c2VSZXBseSItCg5VbnBhdXNlUmVxdWVzdBILCgNydW4YASABKAkSDgoGcmVhc29uGAIgASgJIg4KDFVucGF1c2VSZXBseSI8Cg1SZXN1bWVSZXF1ZXN0EgsKA3J1bhgBIAEoCRIOCgZidW5kbGUYAiABKAwSDgoGbmV3ZXN0GAMgASgIIh0KC1Jlc3VtZVJlcGx5Eg4KBmJ1bmRsZRgBIAEoDCKZAQoLTGlzdFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBnN0YXR1cxgCIAEoDRIMCgR0eXBlGAMgASgJEg0KBWxpbWl0GAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkSDQoFcXVlcnkYBiABKAkSFAoMZGVhZF9sZXR0ZXJzGAcgASgIEhEKCXNjaGVkdWxlcxhaIAEoCCJJCglMaXN0UmVwbHkSIwoDcnVuGAEgAygLMhYuaG9wc2tpcC52MS5SdW5TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLOAQoKUnVuU3VtbWFyeRILCgNydW4YASABKAkSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoDRISCgpzdGFydGVkX21zGAUgASgEEhEKCWNsb3NlZF9tcxgGIAEoBBIOCgZidW5kbGUYByABKAwSDAoEbm90ZRgIIAEoCRISCgpleHBpcmVkX21zGAkgASgEEhIKCnNlYXJjaGFibGUYCiABKAkSFAoMZGVhZF9sZXR0ZXJzGAsgASgNIh4KD0Rlc2NyaWJlUmVxdWVzdBILCgNydW4YASABKAkiwAQKDURlc2NyaWJlUmVwbHkSJwoHc3VtbWFyeRgBIAEoCzIWLmhvcHNraXAudjEuUnVuU3VtbWFyeRIMCgRzaXplGAIgASgEEhEKCWxhc3RfaGFzaBgDIAEoDBINCgVwZWFrcxgEIAEoDBIMCgRyb290GAUgASgMEisKB3BlbmRpbmcYBiADKAsyGi5ob3Bza2lwLnYxLlBlbmRpbmdTdW1tYXJ5EiQKB291dGNvbWUYByABKAsyEy5ob3Bza2lwLnYxLk91dGNvbWUSGAoQY2FuY2VsX3JlcXVlc3RlZBgIIAEoCBIWCg5kZWFkbGluZV9hdF9tcxgJIAEoBBITCgtleHBpcmVkX2VuZBgKIAEoBBIOCgZ0aWNrZXQYCyABKAQSJgoFcXVldWUYDCADKAsyFy5ob3Bza2lwLnYxLlF1ZXVlZFN0YXJ0EiIKBmVuZGluZxgNIAMoCzISLmhvcHNraXAudjEuRW5kaW5nEjUKDGNvbXBlbnNhdGlvbhgOIAMoCzIfLmhvcHNraXAudjEuQ29tcGVuc2F0aW9uU3VtbWFyeRIrCgtkZWFkX2xldHRlchgPIAMoCzIWLmhvcHNraXAudjEuRGVhZExldHRlchIWCg5kZWNpZGVkX3N0YXR1cxgQIAEoDRIpCgpzdGFydGVkX2J5GBggASgLMhUuaG9wc2tpcC52MS5TdGFydGVkQnkSKwoIc2NoZWR1bGUYWiABKAsyGS5ob3Bza2lwLnYxLlNjaGVkdWxlU3RhdGUiQAoTQ29tcGVuc2F0aW9uU3VtbWFyeRIKCgJvcBgBIAEoDRIMCgRuYW1lGAIgASgJEg8KB3RyaWdnZXIYAyABKA0ihQIKCkRlYWRMZXR0ZXISDgoGbGV0dGVyGAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SCgoCb3AYAyABKA0SDAoEdHlwZRgEIAEoCRIMCgRuYW1lGAUgASgJEiIKBWlucHV0GAYgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiwKB29wdGlvbnMYByABKAsyGy5ob3Bza2lwLnYxLkFjdGl2aXR5T3B0aW9ucxIkCgdmYWlsdXJlGAggASgLMhMuaG9wc2tpcC52MS5GYWlsdXJlEhEKCWZhaWxlZF9tcxgJIAEoBBIQCghhdHRlbXB0cxgKIAEoDRIOCgZyZXBsYXkYCyABKA0iKQoXUmVwbGF5RGVhZExldHRlclJlcXVlc3QSDgoGbGV0dGVyGAEgASgJIhcKFVJlcGxheURlYWRMZXR0ZXJSZXBseSI3ChVEcm9wRGVhZExldHRlclJlcXVlc3QSDgoGbGV0dGVyGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIVChNEcm9wRGVhZExldHRlclJlcGx5InYKC1F1ZXVlZFN0YXJ0Eg4KBnRpY2tldBgBIAEoBBIMCgR0eXBlGAIgASgJEhEKCXF1ZXVlZF9tcxgDIAEoBBIVCg1leHBpcmVzX2F0X21zGAQgASgEEg4KBmJ1bmRsZRgFIAEoDBIPCgdzaWduYWxzGAYgASgNIlIKBkVuZGluZxIOCgZ0aWNrZXQYASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIkCgdvdXRjb21lGAMgASgLMhMuaG9wc2tpcC52MS5PdXRjb21lIrABCg5QZW5kaW5nU3VtbWFyeRIKCgJvcBgBIAEoDRIMCgRraW5kGAIgASgNEgwKBG5hbWUYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRIOCgZkdWVfbXMYBSABKAQSEQoJd2FpdHNfZm9yGAYgASgJEhQKDGxhc3RfZmFpbHVyZRgHIAEoCRIKCgJ0bxgQIAEoCRIKCgJvZhgRIAEoDRIUCgxjbG9zZV9wb2xpY3kYEiABKA0iUQoOSGlzdG9yeVJlcXVlc3QSCwoDcnVuGAEgASgJEhAKCGZyb21fc2VxGAIgASgEEg4KBmZvbGxvdxgDIAEoCBIQCghzY2hlZHVsZRhaIAEoCCI6CgxIaXN0b3J5Q2h1bmsSDQoFZXZlbnQYASADKAwSDAoEc2l6ZRgCIAEoBBINCgVwZWFrcxgDIAEoDCI/Cg1EZXBsb3lSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRjb2RlGAIgASgMEg0KBXR5cGVzGAMgAygJIi4KC0RlcGxveVJlcGx5Eg4KBmJ1bmRsZRgBIAEoDBIPCgd2ZXJzaW9uGAIgASgNIisKFkxpc3REZXBsb3ltZW50c1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkIKFExpc3REZXBsb3ltZW50c1JlcGx5EioKCmRlcGxveW1lbnQYASADKAsyFi5ob3Bza2lwLnYxLkRlcGxveW1lbnQiUAoKRGVwbG95bWVudBIMCgR0eXBlGAEgASgJEg4KBmJ1bmRsZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgNEhMKC2RlcGxveWVkX21zGAQgASgEIh0KC0Jsb2JSZXF1ZXN0Eg4KBnNoYTI1NhgBIAEoDCIZCglCbG9iQ2h1bmsSDAoEZGF0YRgBIAEoDCISChBMaXN0Tm9kZXNSZXF1ZXN0KqICCglSdW5TdGF0dXMSGgoWUlVOX1NUQVRVU19VTlNQRUNJRklFRBAAEhYKElJVTl9TVEFUVVNfUlVOTklORxABEhgKFFJVTl9TVEFUVVNfQ09NUExFVEVEEAISFQoRUlVOX1NUQVRVU19GQUlMRUQQAxIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAEEhkKFVJVTl9TVEFUVVNfVEVSTUlOQVRFRBAFEhgKFFJVTl9TVEFUVVNfVElNRURfT1VUEAYSFgoSUlVOX1NUQVRVU19CTE9DS0VEEAcSFQoRUlVOX1NUQVRVU19RVUVVRUQQCBIVChFSVU5fU1RBVFVTX1BBVVNFRBAKEhsKF1JVTl9TVEFUVVNfQ09NUEVOU0FUSU5HEAkyvQ0KDldvcmtmbG93Q2xpZW50Ej4KB1Nlc3Npb24SFy5ob3Bza2lwLnYxLkNsaWVudEZyYW1lGhYuaG9wc2tpcC52MS5SZXBseUZyYW1lKAEwARJBCg1TdGFydFdvcmtmbG93EhguaG9wc2tpcC52MS5TdGFydFJlcXVlc3QaFi5ob3Bza2lwLnYxLlN0YXJ0UmVwbHkSSAoSU2VuZENoYW5uZWxNZXNzYWdlEhkuaG9wc2tpcC52MS5TaWduYWxSZXF1ZXN0GhcuaG9wc2tpcC52MS5TaWduYWxSZXBseRI8CgpDYWxsTWV0aG9kEhcuaG9wc2tpcC52MS5DYWxsUmVxdWVzdBoVLmhvcHNraXAudjEuQ2FsbFJlcGx5EkEKDVF1ZXJ5V29ya2Zsb3cSGC5ob3Bza2lwLnYxLlF1ZXJ5UmVxdWVzdBoWLmhvcHNraXAudjEuUXVlcnlSZXBseRI/CglHZXRSZXN1bHQSGS5ob3Bza2lwLnYxLlJlc3VsdFJlcXVlc3QaFy5ob3Bza2lwLnYxLlJlc3VsdFJlcGx5EkQKDkNhbmNlbFdvcmtmbG93EhkuaG9wc2tpcC52MS5DYW5jZWxSZXF1ZXN0GhcuaG9wc2tpcC52MS5DYW5jZWxSZXBseRJNChFUZXJtaW5hdGVXb3JrZmxvdxIcLmhvcHNraXAudjEuVGVybWluYXRlUmVxdWVzdBoaLmhvcHNraXAudjEuVGVybWluYXRlUmVwbHkSRAoOUmVzdW1lV29ya2Zsb3cSGS5ob3Bza2lwLnYxLlJlc3VtZVJlcXVlc3QaFy5ob3Bza2lwLnYxLlJlc3VtZVJlcGx5EkEKDVBhdXNlV29ya2Zsb3cSGC5ob3Bza2lwLnYxLlBhdXNlUmVxdWVzdBoWLmhvcHNraXAudjEuUGF1c2VSZXBseRJHCg9VbnBhdXNlV29ya2Zsb3cSGi5ob3Bza2lwLnYxLlVucGF1c2VSZXF1ZXN0GhguaG9wc2tpcC52MS5VbnBhdXNlUmVwbHkSWgoQUmVwbGF5RGVhZExldHRlchIjLmhvcHNraXAudjEuUmVwbGF5RGVhZExldHRlclJlcXVlc3QaIS5ob3Bza2lwLnYxLlJlcGxheURlYWRMZXR0ZXJSZXBseRJUCg5Ecm9wRGVhZExldHRlchIhLmhvcHNraXAudjEuRHJvcERlYWRMZXR0ZXJSZXF1ZXN0Gh8uaG9wc2tpcC52MS5Ecm9wRGVhZExldHRlclJlcGx5Ej8KDUxpc3RXb3JrZmxvd3MSFy5ob3Bza2lwLnYxLkxpc3RSZXF1ZXN0GhUuaG9wc2tpcC52MS5MaXN0UmVwbHkSSgoQRGVzY3JpYmVXb3JrZmxvdxIbLmhvcHNraXAudjEuRGVzY3JpYmVSZXF1ZXN0GhkuaG9wc2tpcC52MS5EZXNjcmliZVJlcGx5EkQKCkdldEhpc3RvcnkSGi5ob3Bza2lwLnYxLkhpc3RvcnlSZXF1ZXN0GhguaG9wc2tpcC52MS5IaXN0b3J5Q2h1bmswARI8CgZEZXBsb3kSGS5ob3Bza2lwLnYxLkRlcGxveVJlcXVlc3QaFy5ob3Bza2lwLnYxLkRlcGxveVJlcGx5ElcKD0xpc3REZXBsb3ltZW50cxIiLmhvcHNraXAudjEuTGlzdERlcGxveW1lbnRzUmVxdWVzdBogLmhvcHNraXAudjEuTGlzdERlcGxveW1lbnRzUmVwbHkSOwoHR2V0QmxvYhIXLmhvcHNraXAudjEuQmxvYlJlcXVlc3QaFS5ob3Bza2lwLnYxLkJsb2JDaHVuazABEkgKDkNoYW5nZVNjaGVkdWxlEhsuaG9wc2tpcC52MS5TY2hlZHVsZUNvbW1hbmQaGS5ob3Bza2lwLnYxLlNjaGVkdWxlUmVwbHkSSgoQRGVzY3JpYmVTY2hlZHVsZRIbLmhvcHNraXAudjEuRGVzY3JpYmVSZXF1ZXN0GhkuaG9wc2tpcC52MS5EZXNjcmliZVJlcGx5Ej8KDUxpc3RTY2hlZHVsZXMSFy5ob3Bza2lwLnYxLkxpc3RSZXF1ZXN0GhUuaG9wc2tpcC52MS5MaXN0UmVwbHkSRwoPUHJldmlld1NjaGVkdWxlEhouaG9wc2tpcC52MS5QcmV2aWV3UmVxdWVzdBoYLmhvcHNraXAudjEuUHJldmlld1JlcGx5EjwKCUxpc3ROb2RlcxIcLmhvcHNraXAudjEuTGlzdE5vZGVzUmVxdWVzdBoRLmhvcHNraXAudjEuTm9kZXNiBnByb3RvMw", [file_hopskip_v1_common, file_hopskip_v1_schedule]);
 
 /**
  * Describes the message hopskip.v1.ClientFrame.
@@ -55,312 +55,319 @@ export const StartRequestSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_client, 5);
 
 /**
+ * Describes the message hopskip.v1.StartSignal.
+ * Use `create(StartSignalSchema)` to create a new message.
+ */
+export const StartSignalSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_client, 6);
+
+/**
  * Describes the message hopskip.v1.StartReply.
  * Use `create(StartReplySchema)` to create a new message.
  */
 export const StartReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 6);
+  messageDesc(file_hopskip_v1_client, 7);
 
 /**
  * Describes the message hopskip.v1.Outcome.
  * Use `create(OutcomeSchema)` to create a new message.
  */
 export const OutcomeSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 7);
+  messageDesc(file_hopskip_v1_client, 8);
 
 /**
  * Describes the message hopskip.v1.SignalRequest.
  * Use `create(SignalRequestSchema)` to create a new message.
  */
 export const SignalRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 8);
+  messageDesc(file_hopskip_v1_client, 9);
 
 /**
  * Describes the message hopskip.v1.SignalReply.
  * Use `create(SignalReplySchema)` to create a new message.
  */
 export const SignalReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 9);
+  messageDesc(file_hopskip_v1_client, 10);
 
 /**
  * Describes the message hopskip.v1.QueryRequest.
  * Use `create(QueryRequestSchema)` to create a new message.
  */
 export const QueryRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 10);
+  messageDesc(file_hopskip_v1_client, 11);
 
 /**
  * Describes the message hopskip.v1.QueryReply.
  * Use `create(QueryReplySchema)` to create a new message.
  */
 export const QueryReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 11);
+  messageDesc(file_hopskip_v1_client, 12);
 
 /**
  * Describes the message hopskip.v1.CallRequest.
  * Use `create(CallRequestSchema)` to create a new message.
  */
 export const CallRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 12);
+  messageDesc(file_hopskip_v1_client, 13);
 
 /**
  * Describes the message hopskip.v1.CallReply.
  * Use `create(CallReplySchema)` to create a new message.
  */
 export const CallReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 13);
+  messageDesc(file_hopskip_v1_client, 14);
 
 /**
  * Describes the message hopskip.v1.ResultRequest.
  * Use `create(ResultRequestSchema)` to create a new message.
  */
 export const ResultRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 14);
+  messageDesc(file_hopskip_v1_client, 15);
 
 /**
  * Describes the message hopskip.v1.ResultReply.
  * Use `create(ResultReplySchema)` to create a new message.
  */
 export const ResultReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 15);
+  messageDesc(file_hopskip_v1_client, 16);
 
 /**
  * Describes the message hopskip.v1.CancelRequest.
  * Use `create(CancelRequestSchema)` to create a new message.
  */
 export const CancelRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 16);
+  messageDesc(file_hopskip_v1_client, 17);
 
 /**
  * Describes the message hopskip.v1.CancelReply.
  * Use `create(CancelReplySchema)` to create a new message.
  */
 export const CancelReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 17);
+  messageDesc(file_hopskip_v1_client, 18);
 
 /**
  * Describes the message hopskip.v1.TerminateRequest.
  * Use `create(TerminateRequestSchema)` to create a new message.
  */
 export const TerminateRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 18);
+  messageDesc(file_hopskip_v1_client, 19);
 
 /**
  * Describes the message hopskip.v1.TerminateReply.
  * Use `create(TerminateReplySchema)` to create a new message.
  */
 export const TerminateReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 19);
+  messageDesc(file_hopskip_v1_client, 20);
 
 /**
  * Describes the message hopskip.v1.PauseRequest.
  * Use `create(PauseRequestSchema)` to create a new message.
  */
 export const PauseRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 20);
+  messageDesc(file_hopskip_v1_client, 21);
 
 /**
  * Describes the message hopskip.v1.PauseReply.
  * Use `create(PauseReplySchema)` to create a new message.
  */
 export const PauseReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 21);
+  messageDesc(file_hopskip_v1_client, 22);
 
 /**
  * Describes the message hopskip.v1.UnpauseRequest.
  * Use `create(UnpauseRequestSchema)` to create a new message.
  */
 export const UnpauseRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 22);
+  messageDesc(file_hopskip_v1_client, 23);
 
 /**
  * Describes the message hopskip.v1.UnpauseReply.
  * Use `create(UnpauseReplySchema)` to create a new message.
  */
 export const UnpauseReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 23);
+  messageDesc(file_hopskip_v1_client, 24);
 
 /**
  * Describes the message hopskip.v1.ResumeRequest.
  * Use `create(ResumeRequestSchema)` to create a new message.
  */
 export const ResumeRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 24);
+  messageDesc(file_hopskip_v1_client, 25);
 
 /**
  * Describes the message hopskip.v1.ResumeReply.
  * Use `create(ResumeReplySchema)` to create a new message.
  */
 export const ResumeReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 25);
+  messageDesc(file_hopskip_v1_client, 26);
 
 /**
  * Describes the message hopskip.v1.ListRequest.
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 26);
+  messageDesc(file_hopskip_v1_client, 27);
 
 /**
  * Describes the message hopskip.v1.ListReply.
  * Use `create(ListReplySchema)` to create a new message.
  */
 export const ListReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 27);
+  messageDesc(file_hopskip_v1_client, 28);
 
 /**
  * Describes the message hopskip.v1.RunSummary.
  * Use `create(RunSummarySchema)` to create a new message.
  */
 export const RunSummarySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 28);
+  messageDesc(file_hopskip_v1_client, 29);
 
 /**
  * Describes the message hopskip.v1.DescribeRequest.
  * Use `create(DescribeRequestSchema)` to create a new message.
  */
 export const DescribeRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 29);
+  messageDesc(file_hopskip_v1_client, 30);
 
 /**
  * Describes the message hopskip.v1.DescribeReply.
  * Use `create(DescribeReplySchema)` to create a new message.
  */
 export const DescribeReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 30);
+  messageDesc(file_hopskip_v1_client, 31);
 
 /**
  * Describes the message hopskip.v1.CompensationSummary.
  * Use `create(CompensationSummarySchema)` to create a new message.
  */
 export const CompensationSummarySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 31);
+  messageDesc(file_hopskip_v1_client, 32);
 
 /**
  * Describes the message hopskip.v1.DeadLetter.
  * Use `create(DeadLetterSchema)` to create a new message.
  */
 export const DeadLetterSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 32);
+  messageDesc(file_hopskip_v1_client, 33);
 
 /**
  * Describes the message hopskip.v1.ReplayDeadLetterRequest.
  * Use `create(ReplayDeadLetterRequestSchema)` to create a new message.
  */
 export const ReplayDeadLetterRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 33);
+  messageDesc(file_hopskip_v1_client, 34);
 
 /**
  * Describes the message hopskip.v1.ReplayDeadLetterReply.
  * Use `create(ReplayDeadLetterReplySchema)` to create a new message.
  */
 export const ReplayDeadLetterReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 34);
+  messageDesc(file_hopskip_v1_client, 35);
 
 /**
  * Describes the message hopskip.v1.DropDeadLetterRequest.
  * Use `create(DropDeadLetterRequestSchema)` to create a new message.
  */
 export const DropDeadLetterRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 35);
+  messageDesc(file_hopskip_v1_client, 36);
 
 /**
  * Describes the message hopskip.v1.DropDeadLetterReply.
  * Use `create(DropDeadLetterReplySchema)` to create a new message.
  */
 export const DropDeadLetterReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 36);
+  messageDesc(file_hopskip_v1_client, 37);
 
 /**
  * Describes the message hopskip.v1.QueuedStart.
  * Use `create(QueuedStartSchema)` to create a new message.
  */
 export const QueuedStartSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 37);
+  messageDesc(file_hopskip_v1_client, 38);
 
 /**
  * Describes the message hopskip.v1.Ending.
  * Use `create(EndingSchema)` to create a new message.
  */
 export const EndingSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 38);
+  messageDesc(file_hopskip_v1_client, 39);
 
 /**
  * Describes the message hopskip.v1.PendingSummary.
  * Use `create(PendingSummarySchema)` to create a new message.
  */
 export const PendingSummarySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 39);
+  messageDesc(file_hopskip_v1_client, 40);
 
 /**
  * Describes the message hopskip.v1.HistoryRequest.
  * Use `create(HistoryRequestSchema)` to create a new message.
  */
 export const HistoryRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 40);
+  messageDesc(file_hopskip_v1_client, 41);
 
 /**
  * Describes the message hopskip.v1.HistoryChunk.
  * Use `create(HistoryChunkSchema)` to create a new message.
  */
 export const HistoryChunkSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 41);
+  messageDesc(file_hopskip_v1_client, 42);
 
 /**
  * Describes the message hopskip.v1.DeployRequest.
  * Use `create(DeployRequestSchema)` to create a new message.
  */
 export const DeployRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 42);
+  messageDesc(file_hopskip_v1_client, 43);
 
 /**
  * Describes the message hopskip.v1.DeployReply.
  * Use `create(DeployReplySchema)` to create a new message.
  */
 export const DeployReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 43);
+  messageDesc(file_hopskip_v1_client, 44);
 
 /**
  * Describes the message hopskip.v1.ListDeploymentsRequest.
  * Use `create(ListDeploymentsRequestSchema)` to create a new message.
  */
 export const ListDeploymentsRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 44);
+  messageDesc(file_hopskip_v1_client, 45);
 
 /**
  * Describes the message hopskip.v1.ListDeploymentsReply.
  * Use `create(ListDeploymentsReplySchema)` to create a new message.
  */
 export const ListDeploymentsReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 45);
+  messageDesc(file_hopskip_v1_client, 46);
 
 /**
  * Describes the message hopskip.v1.Deployment.
  * Use `create(DeploymentSchema)` to create a new message.
  */
 export const DeploymentSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 46);
+  messageDesc(file_hopskip_v1_client, 47);
 
 /**
  * Describes the message hopskip.v1.BlobRequest.
  * Use `create(BlobRequestSchema)` to create a new message.
  */
 export const BlobRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 47);
+  messageDesc(file_hopskip_v1_client, 48);
 
 /**
  * Describes the message hopskip.v1.BlobChunk.
  * Use `create(BlobChunkSchema)` to create a new message.
  */
 export const BlobChunkSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 48);
+  messageDesc(file_hopskip_v1_client, 49);
 
 /**
  * Describes the message hopskip.v1.ListNodesRequest.
  * Use `create(ListNodesRequestSchema)` to create a new message.
  */
 export const ListNodesRequestSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_client, 49);
+  messageDesc(file_hopskip_v1_client, 50);
 
 /**
  * Describes the enum hopskip.v1.RunStatus.
