@@ -4,7 +4,7 @@
  */
 import { asSeq, HopError, type RunId, runPartition, toHex } from "#core/base";
 import { decodeEvent, EventKind, fromBytes } from "#proto";
-import { blobKey, eventSeq, ObjectTier, type SealedHistory, type SegmentEntry, segmentReader } from "#store";
+import { blobKey, eventSeq, ObjectTier, type SealedHistory, type SegmentEntry } from "#store";
 import { AuditError, type HistorySource } from "../audit/history-audit.ts";
 import { CommandError, exit } from "../failure.ts";
 import type { ColdPlace } from "./cold-place.ts";
@@ -26,8 +26,8 @@ export function coldSource(place: ColdPlace, run: RunId): HistorySource {
 }
 
 async function* eventsOf(place: ColdPlace, run: RunId): AsyncGenerator<Uint8Array[]> {
-  const pieces = [await lastPiece(place, run)];
   const tier = new ObjectTier(place.objects, place.manifests);
+  const pieces = [await lastPiece(place, tier, run)];
   for (let first = pieces[0] as SealedHistory; first.previous !== undefined; first = pieces[0] as SealedHistory) {
     const before = await pieceBefore(tier, run, first);
     if (before instanceof Error) {
@@ -82,14 +82,16 @@ const shardsAtOnce = 4;
 const segmentsAtOnce = 8;
 
 /** What the newest segment with the run has of it. Shards that it has left have older events of it. */
-async function lastPiece(place: ColdPlace, run: RunId): Promise<SealedHistory> {
+async function lastPiece(place: ColdPlace, tier: ObjectTier, run: RunId): Promise<SealedHistory> {
   const partition = runPartition(run);
   const pieceIn = async (entry: SegmentEntry): Promise<SealedHistory | undefined> => {
-    const reader = segmentReader(place.objects, entry);
+    const reader = tier.reader(entry);
     return (await reader.mayHold(partition)) ? reader.history(partition) : undefined;
   };
   let last: SealedHistory | undefined;
-  const newest = await inParallel(await place.newestManifests(), shardsAtOnce, (manifest) =>
+  const stored = await place.newestStored();
+  for (const each of stored) tier.note(each);
+  const newest = await inParallel(stored, shardsAtOnce, ({ manifest }) =>
     firstFound(newestFirst(manifest, partition), segmentsAtOnce, pieceIn),
   );
   for (const found of newest) if (found !== undefined && found.endSeq > (last?.endSeq ?? 0)) last = found;

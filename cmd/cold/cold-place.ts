@@ -1,7 +1,7 @@
 /** A cluster's objects, as commands find them without a server: URL, cluster, manifests. */
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { type BackedObjectStore, type Manifest, ManifestLog, openObjectStore } from "#store";
+import { type BackedObjectStore, type Manifest, ManifestLog, openObjectStore, type StoredManifest } from "#store";
 import { hasher } from "../audit/hasher.ts";
 import type { Context } from "../context.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
@@ -52,9 +52,14 @@ export class ColdPlace implements AsyncDisposable {
 
   /** The newest manifest of each shard that sealed something, retired ones too. */
   async newestManifests(): Promise<Manifest[]> {
+    return (await this.newestStored()).map(({ manifest }) => manifest);
+  }
+
+  /** The same, as they are stored. */
+  async newestStored(): Promise<StoredManifest[]> {
     const shards = await this.manifests.shards();
     const newest = await inParallel(shards, manifestsAtOnce, (shard) => this.manifests.newest(shard));
-    const found = newest.flatMap((stored) => (stored === undefined ? [] : [stored.manifest]));
+    const found = newest.filter((stored) => stored !== undefined);
     if (found.length > 0) return found;
     throw new CommandError(exit.notFound, `Cannot read cluster ${this.cluster}: nothing of it is sealed at ${this.objects.url}`, {
       next: "wait for its first segment (see --seal-size and --seal-age of `hop server start`), or name another --cluster",
