@@ -19,24 +19,37 @@ export class Departure {
     this.around = around;
   }
 
+  /** Looks whether it is over: that nobody talks to it shows in a few looks in a row. */
   isDue(): boolean {
-    const { self, placement } = this.around;
-    const { shard, replica } = this.own;
-    const entry = placement.entry(shard);
-    const isTold = replica.conf.voters.length > 0 && !membersOf(replica.conf).includes(self);
-    // It was merged away after it had left this node, whose replica would be in the way of its neighbour's.
-    if (entry === undefined) return isTold || this.isLeftOver();
-    if (entry.wanted.includes(self) || holders(entry).includes(self)) return false;
-    // The group goes on without it and does not talk to it any more: what placement was told of a later membership says so.
-    return isTold || (entry.configIndex > this.own.replicaSet().configIndex && this.isForgotten());
+    if (this.mayBeForgotten()) {
+      const { received } = this.own.group;
+      this.silentLooks = received === this.receivedBefore ? this.silentLooks + 1 : 0;
+      this.receivedBefore = received;
+    }
+    return this.isOver();
   }
 
-  /** Nobody has said a word for a few looks in a row. */
-  private isForgotten(): boolean {
-    const { received } = this.own.group;
-    this.silentLooks = received === this.receivedBefore ? this.silentLooks + 1 : 0;
-    this.receivedBefore = received;
-    return this.silentLooks >= silentLooksMax;
+  /** Whether it is, as of the last look. */
+  isOver(): boolean {
+    const { self, placement } = this.around;
+    const entry = placement.entry(this.own.shard);
+    // It was merged away after it had left this node, whose replica would be in the way of its neighbour's.
+    if (entry === undefined) return this.isTold() || this.isLeftOver();
+    if (entry.wanted.includes(self) || holders(entry).includes(self)) return false;
+    return this.isTold() || (this.mayBeForgotten() && this.silentLooks >= silentLooksMax);
+  }
+
+  private isTold(): boolean {
+    const { conf } = this.own.replica;
+    return conf.voters.length > 0 && !membersOf(conf).includes(this.around.self);
+  }
+
+  /** The group goes on without it and does not talk to it any more: what placement was told of a later membership says so. */
+  private mayBeForgotten(): boolean {
+    const { self, placement } = this.around;
+    const entry = placement.entry(this.own.shard);
+    if (entry === undefined || entry.wanted.includes(self) || holders(entry).includes(self) || this.isTold()) return false;
+    return entry.configIndex > this.own.replicaSet().configIndex;
   }
 
   /** The shard was merged away, and no replica here will ever take this one in. */

@@ -31,7 +31,6 @@ import { LostStates, type StoredStatesOf } from "./lost-states.ts";
 import { ShardReplica } from "./shard-replica.ts";
 import { decodeSleepers, encodeSleepers, type Sleeper } from "./sleepers.ts";
 import type { ReplicaSurroundings } from "./surroundings.ts";
-import { isSynced } from "./trim.ts";
 
 /** Anything with a group: a shard's replica, or placement's. */
 export interface GroupMember {
@@ -442,8 +441,6 @@ export class Replicas {
     const replica = this.shards.get(shard);
     if (replica === undefined) return;
     const { range } = replica;
-    // Shards that it gave birth to rest on its log until what they began with outlives a loss of power.
-    if (!isSynced(this.parts.checkpoint)) return;
     this.drop(shard, range);
     this.parts.onGone(shard, range);
   }

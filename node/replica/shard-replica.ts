@@ -5,18 +5,7 @@
  * What is wanted is looked at again and again (`reconcile`), never remembered: whoever leads next
  * goes on where the one before stopped.
  */
-import {
-  asIndex,
-  asShardId,
-  type Index,
-  ifAvailable,
-  type KeyRange,
-  overlaps,
-  type Partition,
-  type ShardId,
-  type Term,
-  wholeRange,
-} from "#core/base";
+import { asIndex, asShardId, type Index, type KeyRange, overlaps, type Partition, type ShardId, type Term, wholeRange } from "#core/base";
 import type { ReplicaSet } from "#core/placement";
 import { type ConfState, type Message, noConf } from "#core/raft";
 import { type AppliedChange, type Checkpoint, changeOf, ShardMachine } from "#core/shard";
@@ -27,13 +16,13 @@ import { ShardHost } from "../shard/shard-host.ts";
 import { onceSoon, tickAt } from "../timing.ts";
 import { IntlZones } from "../zones.ts";
 import { Births, isSplit } from "./births.ts";
-import { Departure } from "./departure.ts";
+import { Ending } from "./ending.ts";
 import type { Group } from "./group.ts";
 import { Memberships } from "./memberships.ts";
 import { Reconciler, sameMembers } from "./reconciler.ts";
 import { type Built, Replica, type ReplicaKind } from "./replica.ts";
 import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
-import { isSynced, TrimRound } from "./trim.ts";
+import { TrimRound } from "./trim.ts";
 
 /** Replicas share what they know of zones. */
 const zones = new IntlZones();
@@ -60,7 +49,6 @@ export class ShardReplica {
   private readonly births: Births;
   private readonly memberships = new Memberships();
   private readonly reconciler: Reconciler;
-  private readonly departure: Departure;
   private stopTimer = () => {};
   private pauseMs = reconcileMs;
   private isAsking = false;
@@ -72,16 +60,15 @@ export class ShardReplica {
   private isHastened = false;
   private readonly applySoon: () => void;
   private readonly carryOutLater: () => void;
-  /** Everything through this index is being saved, as another shard takes this one in. */
-  private finishing = 0;
+  private readonly ending: Ending;
 
   constructor(shard: ShardId, around: ReplicaSurroundings) {
     this.shard = shard;
     this.around = around;
     this.births = new Births(around.log, around.placement);
-    this.trimming = new TrimRound(shard, around);
+    this.trimming = new TrimRound(shard, around, this.gone.signal);
     this.reconciler = new Reconciler(this, around);
-    this.departure = new Departure(this, around);
+    this.ending = new Ending(this, around);
     this.carryOutLater = onceSoon(around.timing, unsyncedMs, () => this.carryOut());
     this.applySoon = onceSoon(around.timing, finishMs, () => this.replica.resumeApplying());
     const kind: ReplicaKind<ShardMachine> = {
@@ -211,7 +198,7 @@ export class ShardReplica {
     this.changes = [];
     this.births.clear();
     this.isHastened = false;
-    this.finishing = 0;
+    this.ending.restart();
     const machine: ShardMachine = new ShardMachine({
       shard,
       log,
@@ -377,14 +364,9 @@ export class ShardReplica {
     return false;
   }
 
-  /** Folds in and saves everything through `through`, which is known to be committed. Returns whether that is done. */
+  /** Folds in and saves everything through `through`, which is known to be committed. Returns whether that is done, and outlives a loss of power. */
   finish(through: Index): boolean {
-    this.replica.applyThrough(through);
-    if (this.replica.appliedIndex < through) return false;
-    if ((ifAvailable(() => this.around.checkpoint.meta(this.shard))?.appliedIndex ?? 0) >= through) return true;
-    if (this.finishing !== through) this.flushThrough(through);
-    this.finishing = through;
-    return false;
+    return this.ending.finish(through);
   }
 
   /** Saves every state as of now or later, then calls `done`. */
@@ -437,8 +419,8 @@ export class ShardReplica {
       // What is applied here is committed, though the group of a shard that others have taken in may never tell.
       if (next.index > this.replica.appliedIndex) return;
       if (isSplit(next) && !this.births.isSaved(next.index)) return;
-      if (next.change.kind === "absorbed" && !this.takeIn(asShardId(next.change.value.shard))) return this.carryOutLater();
       this.changes.shift();
+      if (next.change.kind === "absorbed") this.takeIn(asShardId(next.change.value.shard));
       if (next.change.kind === "split" && isSplit(next)) {
         if (!this.around.shards.born(asShardId(next.change.value.child), this.replica.group.leads)) {
           this.changes.unshift(next);
@@ -452,14 +434,11 @@ export class ShardReplica {
     }
   }
 
-  /** Returns whether it could be done. */
-  private takeIn(right: ShardId): boolean {
-    const { shards, placement, checkpoint } = this.around;
-    // From here on this shard's own checkpoint has to have what the other one had.
-    if (!isSynced(checkpoint)) return false;
+  /** The right one is finished: this shard's own checkpoint has what it had. */
+  private takeIn(right: ShardId): void {
+    const { shards, placement } = this.around;
     shards.retire(right);
     if (this.replica.group.leads) placement.absorbed(this.shard, right);
-    return true;
   }
 
   // What placement wants.
@@ -469,7 +448,7 @@ export class ShardReplica {
       if (this.gone.signal.aborted) return;
       this.carryOn();
       this.trimming.look(this.replica.group);
-      if (this.departure.isDue()) this.around.shards.removed(this.shard);
+      this.ending.look();
       this.pauseMs = this.reconciler.isContent() ? Math.min(this.pauseMs * 2, reconcileMsMax) : reconcileMs;
       this.watch();
     });

@@ -5,9 +5,9 @@
  * saved states, or behind the uploaded ones where it loses those; members that follow are sent
  * what they have not yet got; histories are read from sealed segments.
  */
-import { asIndex, doIfAvailable, type Index, type NodeId, type ShardId } from "#core/base";
+import { asIndex, type Index, type NodeId, type ShardId } from "#core/base";
 import { decodeHeader } from "#core/shard";
-import type { CheckpointStore, LogStore } from "#store";
+import type { LogStore } from "#store";
 import type { Group } from "./group.ts";
 import type { ReplicaSurroundings } from "./surroundings.ts";
 
@@ -30,19 +30,20 @@ interface Trimmable {
   readonly heldThrough: number;
 }
 
-/** What was saved outlives a loss of power; false where that can't be had now. */
-export const isSynced = (checkpoint: CheckpointStore): boolean => doIfAvailable(() => checkpoint.sync());
-
 /** Looks again and again whether one replica's log may forget more. */
 export class TrimRound {
   private readonly shard: ShardId;
   private readonly around: ReplicaSurroundings;
   /** As of the last checkpoint. */
   private saved = { savedThrough: 0, storedThrough: 0 };
+  private readonly gone: AbortSignal;
+  private isSyncing = false;
 
-  constructor(shard: ShardId, around: ReplicaSurroundings) {
+  /** `gone`: the replica is over. */
+  constructor(shard: ShardId, around: ReplicaSurroundings, gone: AbortSignal) {
     this.shard = shard;
     this.around = around;
+    this.gone = gone;
   }
 
   /** Only trimming asks for it: without object storage no header is decoded. */
@@ -53,9 +54,19 @@ export class TrimRound {
 
   /** What can't be forgotten yet is looked at again with everything else. */
   look(group: Group): void {
-    const { trimming, log, self } = this.around;
-    if (trimming === undefined || this.saved.storedThrough <= log.base(this.shard).index) return;
-    trimLog(this.around, { shard: this.shard, ...this.saved, heldThrough: heldThrough(group, self) }, trimming);
+    const { trimming, log, checkpoint, self } = this.around;
+    if (this.isSyncing || trimming === undefined || this.saved.storedThrough <= log.base(this.shard).index) return;
+    const wanted = { shard: this.shard, ...this.saved, heldThrough: heldThrough(group, self) };
+    const through = forgettable(log, wanted, trimming);
+    if (through === undefined) return;
+    this.isSyncing = true;
+    // The log may not begin behind states that a loss of power would take back.
+    checkpoint.syncAside((isSynced) => {
+      this.isSyncing = false;
+      if (!isSynced || this.gone.aborted || through <= log.base(this.shard).index) return;
+      log.compact(this.shard, through);
+      log.release(this.shard, through);
+    });
   }
 }
 
@@ -67,19 +78,15 @@ function heldThrough(group: Group, self: NodeId): number {
   return Math.min(lastIndex, ...active.map(([, { match }]) => match));
 }
 
-/** Forgets as much as may be. Cheap where there is nothing to forget. */
-function trimLog(
-  { log, checkpoint }: { readonly log: LogStore; readonly checkpoint: CheckpointStore },
+/** As much as may be forgotten; undefined where there is nothing. Cheap then. */
+function forgettable(
+  log: LogStore,
   { shard, savedThrough, storedThrough, heldThrough }: Trimmable,
   { keptBytes, bytesOf, readThrough }: TrimPolicy,
-): void {
+): Index | undefined {
   const base = log.base(shard).index;
-  if (storedThrough <= base) return;
-  if (keptBytes > 0 && bytesOf(shard) < keptBytes) return;
+  if (storedThrough <= base) return undefined;
+  if (keptBytes > 0 && bytesOf(shard) < keptBytes) return undefined;
   const through = asIndex(Math.min(savedThrough, storedThrough, heldThrough, readThrough(shard)));
-  if (through <= base) return;
-  // The log may not begin behind states that a loss of power would take back.
-  if (!isSynced(checkpoint)) return;
-  log.compact(shard, through);
-  log.release(shard, through);
+  return through <= base ? undefined : through;
 }

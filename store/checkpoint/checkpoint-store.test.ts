@@ -78,6 +78,35 @@ test("dueBefore() gives the earliest first, without those that are never due", (
   store.close();
 });
 
+test("what is saved is made durable beside everything else, by its journal alone", async () => {
+  const store = open();
+  const synced = () => new Promise<boolean>((resolve) => store.syncAside(resolve));
+  store.save([row("a", 1)], meta(1));
+  const sizeBefore = fs.statSync(path).size;
+  let isDone = false;
+  const syncing = synced().finally(() => {
+    isDone = true;
+  });
+  expect(isDone).toBe(false);
+  store.save([row("b", 1)], meta(2));
+  expect(await syncing).toBe(true);
+  // The database is not written: a copy of the two files is what a loss of power leaves.
+  expect(fs.statSync(path).size).toBe(sizeBefore);
+  const copy = join(root, `${++counter}.db`);
+  for (const end of ["", "-wal"]) fs.copyFileSync(path + end, copy + end);
+  path = copy;
+  const after = open();
+  expect([loaded(after, "a"), after.meta(shard)?.appliedIndex]).toEqual(["state of a at 1", 2]);
+  after.close();
+  store.close();
+  const folder = fs.mkdtempSync(join(root, "gone-"));
+  path = join(folder, "c.db");
+  const lost = open();
+  fs.rmSync(folder, { recursive: true });
+  expect(await new Promise((resolve) => lost.syncAside(resolve))).toBe(false);
+  lost.close();
+});
+
 test("a save that fails saves nothing", () => {
   const store = open();
   store.save([row("a", 1)], meta(1));

@@ -43,6 +43,8 @@ export class CheckpointDisk {
   failsNow: () => boolean = () => false;
   /** Whether states can't be read now. */
   isUnreadableNow: () => boolean = () => false;
+  /** How long it takes to make changes durable. */
+  flush: (done: () => void) => void = (done) => done();
   /** Raised with each life: what an earlier one still does changes nothing. */
   life = 0;
 
@@ -55,6 +57,16 @@ export class CheckpointDisk {
   sync(): void {
     for (const transaction of this.unsynced) transaction(this.kept);
     this.unsynced = [];
+  }
+
+  /** Does the same a little later, with what was changed by now. */
+  syncLater(done: () => void): void {
+    const last = this.unsynced.at(-1);
+    this.flush(() => {
+      const count = last === undefined ? 0 : this.unsynced.indexOf(last) + 1;
+      for (const transaction of this.unsynced.splice(0, count)) transaction(this.kept);
+      done();
+    });
   }
 
   /** The power goes. Returns how many transactions are lost. */
@@ -135,6 +147,12 @@ class MemoryCheckpoints {
 
   sync(): void {
     this.disk.sync();
+  }
+
+  syncAside(done: (isSynced: boolean) => void): void {
+    this.disk.syncLater(() => {
+      if (this.life === this.disk.life) done(true);
+    });
   }
 
   meta(shard: ShardId): CheckpointMeta | undefined {

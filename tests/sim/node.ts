@@ -122,6 +122,8 @@ export class SimNode {
     this.cold = sim.workload.sealing === undefined ? undefined : sim.cold.storeFor(this);
     const checkpoint = openCheckpoints(machine.checkpoints, log);
     this.checkpoint = checkpoint;
+    const syncAside = checkpoint.syncAside.bind(checkpoint);
+    checkpoint.syncAside = (done) => syncAside((isSynced) => this.take(() => done(isSynced)));
     this.net = new SimulatedPeerNet({
       self: id,
       wires,

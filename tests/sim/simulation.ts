@@ -155,6 +155,7 @@ export class Simulation {
     const offset = workload.offsetMs === 0 ? 0 : prng.below(2 * workload.offsetMs) - workload.offsetMs;
     const machine = new Machine(`${place}/${++this.machineCount}`, new SimulatedTime(schedule, drift, offset));
     machine.checkpoints.failsNow = () => this.strikes("checkpointFails");
+    machine.checkpoints.flush = (done) => schedule.after((this.isFaulty ? workload.flushMs : 0.3) * (0.5 + prng.fraction()), done);
     let readableMs = 0;
     machine.checkpoints.isUnreadableNow = () => {
       if (schedule.nowMs >= readableMs && this.strikes("statesUnreadable")) readableMs = schedule.nowMs + 20 + prng.below(3000);

@@ -90,6 +90,11 @@ export class SimNode {
       durableIndex: (shard) => this.log.durableIndex(shard),
       isRemoved: (shard) => this.log.isRemoved(shard),
     });
+    this.checkpoint.syncAside = (done) =>
+      schedule.after(
+        0.2 + prng.fraction(),
+        alive(() => done(true)),
+      );
     const around = {
       self: id,
       log: this.log,
