@@ -103,7 +103,10 @@ export class Replicas {
   private forgetting = 0;
   private readonly lost: LostStates;
   private readonly early: EarlyVotes;
+  /** Since sleeping groups were last looked at. */
   private ticks = 0;
+  /** The clock's next turn is more than a tick away. */
+  private isResting = false;
   private stopTimer = () => {};
   private isStopped = false;
 
@@ -239,6 +242,9 @@ export class Replicas {
       idle.isAsleep = false;
     }
     this.awake.add(shard);
+    if (!this.isResting || this.isStopped) return;
+    this.stopTimer();
+    this.clock();
   }
 
   /** Groups led here that sleep and have a member on the node. */
@@ -275,12 +281,20 @@ export class Replicas {
     else this.obeyed.delete(from);
   }
 
+  /** While all groups sleep, only they are looked at. */
   private clock(): void {
-    this.stopTimer = this.parts.timing.after(tickMs, () => {
+    const ticks = this.awake.size === 0 ? watchTicks : 1;
+    this.isResting = ticks > 1;
+    this.stopTimer = this.parts.timing.after(tickMs * ticks, () => {
       if (this.isStopped) return;
+      this.isResting = false;
       const tick = tickAt(this.parts.timing);
       for (const shard of [...this.awake]) this.tick(shard, tick);
-      if (++this.ticks % watchTicks === 0) this.watchSleepers();
+      this.ticks += ticks;
+      if (this.ticks >= watchTicks) {
+        this.ticks = 0;
+        this.watchSleepers();
+      }
       this.clock();
     });
   }
