@@ -24,6 +24,8 @@ export interface LiveTask {
   workerId: string;
   /** Until then a lost worker may come back and keep it; 0 = it has a worker or is queued. */
   orphanUntilMs: number;
+  /** Nobody claimed it while its run is paused: what is offered next is another delivery. */
+  isUnclaimed: boolean;
   heartbeatMs: number;
   progress: Payload | undefined;
 }

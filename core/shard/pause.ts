@@ -7,7 +7,7 @@ import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { leaveWorker } from "./outcome.ts";
 import { reject, respond } from "./replies.ts";
-import { offer } from "./tasks.ts";
+import { offer, reoffer } from "./tasks.ts";
 
 type PauseCommand = Extract<Command, { kind: "pause" | "unpause" }>;
 
@@ -29,6 +29,7 @@ function offerHeld(ctx: ShardContext, live: LiveRun): void {
   for (const o of live.run.pending.values()) {
     if (!mayBeOffered(o, ctx.nowMs)) continue;
     const task = live.tasks.get(o.op);
-    if (task === undefined || (task.session === undefined && task.orphanUntilMs === 0)) offer(ctx, live, o);
+    if (task?.isUnclaimed === true) reoffer(ctx, live, o);
+    else if (task === undefined || (task.session === undefined && task.orphanUntilMs === 0)) offer(ctx, live, o);
   }
 }

@@ -16,7 +16,8 @@ const taskKey = (run: string, token: Omit<TaskToken, "run" | "epoch">) =>
 function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): LiveTask {
   const { op, attempt, delivery } = o;
   const key = taskKey(live.id, { generation: generationOf(live.run, op), op, attempt, delivery });
-  const task: LiveTask = { op, attempt, delivery, key, session: undefined, workerId: "", orphanUntilMs: 0, heartbeatMs: 0, progress };
+  const nobody = { session: undefined, workerId: "", orphanUntilMs: 0, isUnclaimed: false, heartbeatMs: 0 };
+  const task: LiveTask = { op, attempt, delivery, key, ...nobody, progress };
   live.tasks.set(op, task);
   return task;
 }
