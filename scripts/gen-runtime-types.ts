@@ -1,6 +1,6 @@
 /**
- * Writes cmd/project/hopskip-runtime.d.txt: the types of `@hopskip/runtime`, `@hopskip/activity` and
- * `@hopskip/client` in one file, which `hop init` puts into a new project, so that editors know them
+ * Writes cmd/project/hopskip-runtime.d.txt: the types of `@hopskip/runtime`, `@hopskip/activity`,
+ * `@hopskip/client` and `@hopskip/testing` in one file, which `hop init` puts into a new project, so that editors know them
  * without an installed package.
  *
  * `bun scripts/gen-runtime-types.ts [--check]`; with --check it only says whether the file is up to date.
@@ -13,9 +13,29 @@ const root = join(import.meta.dir, "..");
 export const typesFile = join(root, "cmd/project/hopskip-runtime.d.txt");
 
 /** Packages in the order in which they stand in the file. */
-const packages = ["runtime", "activity", "client"] as const;
+export const packages = ["runtime", "activity", "client", "testing"] as const;
 /** What carries the client's bytes: its types lead to all of the wire, and hardly a caller needs them. */
 const inner = new Set(["session", "rpc"]);
+/** What the test kit is made of. */
+const works = [
+  "virtual-core",
+  "virtual-worker",
+  "mock-activity",
+  "driver",
+  "code",
+  "sides",
+  "shard-log",
+  "hasher",
+  "duration",
+  "crash-everywhere",
+];
+/** What a package's declarations take from the others. */
+const borrowed: Readonly<Record<string, string>> = {
+  testing: `import { HopError, MethodFailedError, RemoteError, WorkflowFailedError } from "@hopskip/client";
+import type { ActivityContext } from "@hopskip/activity";
+import type { WorkflowInput, WorkflowOutput } from "@hopskip/runtime";
+`,
+};
 /** Names of the raw exchange, which is left out. */
 const raw = new Set(["Answer", "Ask", "AskKind"]);
 
@@ -23,7 +43,17 @@ const raw = new Set(["Answer", "Ask", "AskKind"]);
 function emit(): Map<string, Map<string, string>> {
   const folder = mkdtempSync(join(tmpdir(), "hop-types-"));
   try {
-    const flags = ["--declaration", "--emitDeclarationOnly", "--outDir", folder, "--rootDir", root, "--strict", "--skipLibCheck"];
+    const flags = [
+      "--declaration",
+      "--emitDeclarationOnly",
+      "--stripInternal",
+      "--outDir",
+      folder,
+      "--rootDir",
+      root,
+      "--strict",
+      "--skipLibCheck",
+    ];
     const more = ["--target", "esnext", "--module", "esnext", "--moduleResolution", "bundler", "--allowImportingTsExtensions"];
     const libraries = ["--lib", "esnext", "--types", "bun", "--ignoreConfig"];
     const entries = packages.map((name) => join(root, "sdk/typescript", name, "index.ts"));
@@ -52,7 +82,7 @@ function exportedNames(index: string): string[] {
 /** The modules an entry reaches, each after those it imports. */
 function inOrder(modules: ReadonlyMap<string, string>): string[] {
   const order: string[] = [];
-  const visited = new Set<string>(inner);
+  const visited = new Set<string>([...inner, ...works]);
   const visit = (name: string): void => {
     const text = modules.get(name);
     // An example in a comment may name a module that is not one of these.
@@ -103,10 +133,16 @@ function ambient(name: string, modules: ReadonlyMap<string, string>): string {
   const own = inOrder(modules).map((module) => moduleBody(modules.get(module) as string, names));
   const plain = [...inner].map((module) => plainTypes(modules.get(module) ?? "", own.join("\n")));
   const body = [...plain, ...own].filter((text) => text !== "").join("\n");
-  const wire = name === "client" ? `${messages(body)}\n` : "";
-  const text = `${wire}${body}\nexport { ${names.join(", ")} };`;
+  const wire = name === "client" || name === "testing" ? `${messages(body)}\n` : "";
+  const text = `${borrowed[name] ?? ""}${wire}${body}\nexport { ${names.join(", ")} };`;
   const lines = text.split("\n").map((line) => (line === "" ? "" : `  ${line}`));
   return `declare module "@hopskip/${name}" {\n${lines.join("\n")}\n}\n`;
+}
+
+/** One package's part of the file, a module of its own. */
+export function packageTypes(name: (typeof packages)[number], whole: string): string {
+  const begin = whole.indexOf(`declare module "@hopskip/${name}" {`);
+  return whole.slice(begin, whole.indexOf("\n}\n", begin) + 3);
 }
 
 /** The whole file. */

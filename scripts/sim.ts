@@ -3,6 +3,7 @@
  * `--without FAULT,FAULT` leaves faults out, `--shrink` finds out which ones a failure does not need.
  * `--rate N` has clients ask about N times a second, whatever the seed draws.
  * `--bugs` plants each known bug instead and shows which seed finds it, by which invariant.
+ * `--programs N` tries random workflow programs in the test kit instead (scripts/programs.ts).
  *
  * A seed that fails is printed with the step and the command that shows it again, told in full.
  */
@@ -13,6 +14,7 @@ import { plantedBugs } from "../tests/sim/bugs/planted.ts";
 import { type Report, simulate } from "../tests/sim/simulator.ts";
 import { allFaults } from "../tests/sim/workload.ts";
 import { bun, capture, inLanes, root } from "./command.ts";
+import { runPrograms } from "./programs.ts";
 
 /** What one process found out. */
 interface Summary {
@@ -191,6 +193,7 @@ async function main(): Promise<void> {
       from: { type: "string", default: "1" },
       lanes: { type: "string", default: "2" },
       list: { type: "string" },
+      programs: { type: "string" },
       verbose: { type: "boolean", default: false },
       bugs: { type: "boolean", default: false },
       short: { type: "boolean", default: false },
@@ -201,6 +204,10 @@ async function main(): Promise<void> {
       shrink: { type: "boolean", default: false },
     },
   });
+  if (values.programs !== undefined) {
+    process.exitCode = await runPrograms(Number(values.from), Number(values.programs));
+    return;
+  }
   const count = Number(values.seeds);
   if (values.bugs) {
     process.exitCode = (await findBugs(count, values.short)) === 0 ? 0 : 1;

@@ -265,15 +265,19 @@ export function attentionMs(run: Run): number {
   return dueMs(run);
 }
 
-/** When the next of a run's own timers, or of a replay's, is due; infinity where none is. */
-export function dueMs(run: Run): number {
+/** When the next of a run's own timers, or of a replay's, is due that is due after `afterMs`; infinity where none is. */
+export function dueMs(run: Run, afterMs = 0): number {
   if (run.schedule !== undefined) return scheduleDueMs(run.schedule, run.pending.size);
-  let due = (isOpen(run) && run.deadlineAtMs) || Number.POSITIVE_INFINITY;
-  for (const { expiresAtMs } of run.queue) if (expiresAtMs > 0) due = Math.min(due, expiresAtMs);
+  let due = Number.POSITIVE_INFINITY;
+  const count = (atMs: number) => {
+    if (atMs > afterMs && atMs < due) due = atMs;
+  };
+  if (isOpen(run)) count(run.deadlineAtMs);
+  for (const { expiresAtMs } of run.queue) count(expiresAtMs);
   for (const o of run.pending.values()) {
-    if (o.dueMs > 0) due = Math.min(due, o.dueMs);
+    count(o.dueMs);
     const limit = o.options?.scheduleToCloseMs ?? 0;
-    if (limit > 0) due = Math.min(due, o.scheduledMs + limit);
+    if (limit > 0) count(o.scheduledMs + limit);
   }
   return due;
 }

@@ -9,16 +9,7 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { toHex } from "#core/base";
 import { artefactHash, bundleWorkflows, decodeArtefact, VmHost } from "#worker/guest";
-
-/** A workflow file, as a path or a `file:` URL; several; or a bundle that `hop bundle` made. */
-export type WorkflowSource = string | URL | readonly (string | URL)[] | Uint8Array;
-
-export interface LogLine {
-  /** `namespace:instance` */
-  readonly run: string;
-  readonly level: string;
-  readonly message: string;
-}
+import type { LogLine, WorkflowSource } from "./options.ts";
 
 export class Code {
   /** Hash of the bundle that exports a workflow, by its type. */

@@ -1,25 +1,9 @@
 /** A scenario again and again, with a crash at each place where one could be. */
 
-import type { Fault, TestEnvironment, WorkflowModule } from "./environment.ts";
+import type { TestEnvironment, WorkflowModule } from "./environment.ts";
+import { CrashError } from "./errors.ts";
 import type { History } from "./history.ts";
-
-export interface CrashOptions {
-  /** Core ends behind each of its records. Left out: true. */
-  readonly core?: boolean;
-  /** The worker loses its runs behind each of their answers. Left out: true. */
-  readonly worker?: boolean;
-}
-
-/** How often it was tried. */
-export interface CrashReport {
-  readonly coreCrashes: number;
-  readonly evictions: number;
-}
-
-/** What a crash changed, and must not have. */
-export class CrashError extends Error {
-  override name = "CrashError";
-}
+import type { CrashOptions, CrashReport, Fault } from "./options.ts";
 
 interface Seen {
   readonly result: string;
@@ -39,11 +23,11 @@ export async function crashEverywhere<M extends WorkflowModule, T>(
   compare(plain, again, "When it is simply run again");
   let [coreCrashes, evictions] = [0, 0];
   for (let record = plain.begun.records + 1; core && record <= plain.ended.records; record++) {
-    compare(plain, await see({ record }), `With a crash of Core behind its record ${record} of ${plain.ended.records}`);
+    compare(plain, await see({ records: [record] }), `With a crash of Core behind its record ${record} of ${plain.ended.records}`);
     coreCrashes++;
   }
   for (let answer = 1; worker && answer <= plain.ended.answers; answer++) {
-    compare(plain, await see({ answer }), `With a worker that loses its runs behind answer ${answer} of ${plain.ended.answers}`);
+    compare(plain, await see({ answers: [answer] }), `With a worker that loses its runs behind answer ${answer} of ${plain.ended.answers}`);
     evictions++;
   }
   return { coreCrashes, evictions };

@@ -5,6 +5,7 @@
  * Invariant: workflow code has answered before anything else happens; of what activities did at
  * one time, the first by run and operation comes first.
  */
+import { ActivityStuckError } from "./errors.ts";
 import type { VirtualCore } from "./virtual-core.ts";
 import type { VirtualWorker } from "./virtual-worker.ts";
 
@@ -18,11 +19,6 @@ export interface DriverOptions {
   readonly activityMsMax: number;
   /** Called each time that workflow code has answered. */
   readonly onAnswered: () => void;
-}
-
-/** A mock activity that takes real time without end. */
-export class ActivityStuckError extends Error {
-  override name = "ActivityStuckError";
 }
 
 export class Driver {

@@ -1,48 +1,20 @@
 /** A cluster of one shard and one worker inside the test's own process, under a clock that it moves. */
 import { noBytes, type Reply, type RunId, toHex } from "#core/base";
-import { type Contention, contentions } from "#core/run";
+import { contentions } from "#core/run";
 import { ActivatedStatus } from "#proto";
 import type { WorkflowInput, WorkflowOutput } from "#sdk/runtime";
 import { Executor } from "#worker/guest";
-import { type Code, type LogLine, loadCode, type WorkflowSource } from "./code.ts";
-import { type CrashOptions, type CrashReport, crashEverywhere } from "./crash-everywhere.ts";
+import { type Code, loadCode } from "./code.ts";
+import { crashEverywhere } from "./crash-everywhere.ts";
 import { Driver } from "./driver.ts";
 import { durationMs } from "./duration.ts";
+import { ReplayDivergedError } from "./errors.ts";
 import { hasher } from "./hasher.ts";
 import { type History, type HistoryFile, readHistoryOf } from "./history.ts";
-import type { MockActivity } from "./mock-activity.ts";
+import type { ActivityCall, CrashOptions, CrashReport, EnvironmentOptions, Fault, LogLine, StartOptions } from "./options.ts";
 import { refusalOf, TestRun, toPayload } from "./test-run.ts";
 import { VirtualCore } from "./virtual-core.ts";
-import { type ActivityCall, VirtualWorker } from "./virtual-worker.ts";
-
-export type Mocks = Readonly<Record<string, MockActivity>>;
-
-export interface EnvironmentOptions {
-  /** File or files that export workflows, or a bundle that `hop bundle` made. */
-  readonly workflows: WorkflowSource;
-  /** What workflows call, by name. As a function, it makes them anew for each environment of `crashEverywhere`. */
-  readonly activities?: Mocks | (() => Mocks);
-  /** Virtual time of the begin: milliseconds since 1970, a date, or its text. Left out: 2026-01-01T00:00:00Z. */
-  readonly startAt?: number | string | Date;
-  /** Real milliseconds that a mock activity may take before the test fails. Left out: 5,000. */
-  readonly activityMsMax?: number;
-  readonly onLog?: (line: LogLine) => void;
-}
-
-export interface StartOptions {
-  /** Name of the run; left out: one is made. */
-  readonly instance?: string;
-  /** Left out: `default`. */
-  readonly namespace?: string;
-  /** What happens where a run of this name is live; left out: `attach`. */
-  readonly contention?: Contention;
-  /** Why a live run is superseded. */
-  readonly overrideReason?: string;
-  /** Longest time of the run, and in the queue of its name: milliseconds, or text such as "1h". */
-  readonly deadline?: number | string;
-  readonly budget?: number | string;
-  readonly idempotencyKey?: string;
-}
+import { VirtualWorker } from "./virtual-worker.ts";
 
 /** The module that exports the workflows: `typeof import("./orders.ts")`. */
 export type WorkflowModule = object;
@@ -51,19 +23,6 @@ type Get<M, T> = T extends keyof M ? M[T] : never;
 type InputOf<M, T> = [Get<M, T>] extends [never] ? unknown : WorkflowInput<Get<M, T>>;
 type OutputOf<M, T> = [Get<M, T>] extends [never] ? unknown : WorkflowOutput<Get<M, T>>;
 type Args<Input> = undefined extends Input ? [input?: Input, options?: StartOptions] : [input: Input, options?: StartOptions];
-
-/** The history holds other operations than the code asks for. */
-export class ReplayDivergedError extends Error {
-  override name = "ReplayDivergedError";
-}
-
-/** When Core ends, and the worker lets go of its runs: what `crashEverywhere` tries one after the other. */
-export interface Fault {
-  /** Index of the record behind which Core ends. */
-  readonly record?: number;
-  /** Number of the answer of workflow code behind which its worker has lost all runs. */
-  readonly answer?: number;
-}
 
 const defaultStart = "2026-01-01T00:00:00Z";
 const activityMsMaxDefault = 5000;
@@ -79,12 +38,14 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
   private readonly worker: VirtualWorker;
   private readonly driver: Driver;
   private starts = 0;
-  private signals = 0;
+  private ids = 0;
   private answers = 0;
 
   private constructor(code: Code, options: EnvironmentOptions, fault: Fault) {
     this.code = code;
     this.options = options;
+    const isRecord = chosen(fault.records);
+    const isAnswer = chosen(fault.answers);
     const { activities = {}, startAt = defaultStart, activityMsMax = activityMsMaxDefault } = options;
     const mocks = typeof activities === "function" ? activities() : activities;
     code.onLog = (line) => {
@@ -97,7 +58,7 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
       startMs: new Date(startAt).getTime(),
       worker: this.worker,
       newest: (type) => code.bundleOf(type),
-      crashes: (index) => index === fault.record,
+      crashes: (index) => (isRecord(index) ? (fault.records === "all" ? "sent" : "lost") : undefined),
     });
     this.worker.attach(this.core);
     this.driver = new Driver({
@@ -105,7 +66,7 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
       worker: this.worker,
       activityMsMax,
       onAnswered: () => {
-        if (++this.answers === fault.answer) this.worker.evictAll();
+        if (isAnswer(++this.answers)) this.worker.evictAll();
       },
     });
   }
@@ -225,7 +186,7 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
     return crashEverywhere((fault) => this.fresh(fault), scenario, options);
   }
 
-  /** Records in Core's log, and answers of workflow code, until now. */
+  /** Records in Core's log, and answers of workflow code, until now: what a `Fault` names is above these. */
   get progress(): { readonly records: number; readonly answers: number } {
     return { records: this.core.log.lastIndex, answers: this.answers };
   }
@@ -241,8 +202,14 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
     { generation, ticket = 0 }: { readonly generation: number; readonly ticket?: number },
   ): TestRun<Output> {
     const { core, worker, driver } = this;
-    return new TestRun<Output>({ core, worker, driver, nextSignal: () => ++this.signals }, { id, generation, ticket });
+    return new TestRun<Output>({ core, worker, driver, nextId: () => ++this.ids }, { id, generation, ticket });
   }
+}
+
+function chosen(numbers: readonly number[] | "all" = []): (number: number) => boolean {
+  if (numbers === "all") return () => true;
+  const set = new Set(numbers);
+  return (number) => set.has(number);
 }
 
 function sha256(bytes: Uint8Array): Uint8Array {

@@ -1,26 +1,10 @@
 /** One execution of a mock activity: its context, its naps in virtual time, and how it ended. */
 import type { TaskEffect, Token } from "#core/base";
 import type { FailureInit, PayloadInit } from "#proto";
-import type { ActivityContext, ActivityLog } from "#sdk/activity";
+import type { ActivityLog } from "#sdk/activity";
 import { failureOf } from "#worker/guest";
 import { durationMs } from "./duration.ts";
-
-/** What a mock activity gets beside its input: what an activity gets, and virtual time. */
-export interface MockContext extends ActivityContext {
-  /** Takes so long of virtual time: milliseconds, or text such as "5s" or "14d". Rejects when the activity is cancelled. */
-  readonly sleep: (duration: number | string) => Promise<void>;
-  /** Never returns by itself; rejects when the activity is cancelled. */
-  readonly hang: () => Promise<never>;
-  /** Virtual time, in milliseconds since 1970. */
-  readonly now: () => number;
-}
-
-interface Shape {
-  // A method, so that a mock may name a type of its own for what the workflow's JSON holds.
-  run(input: unknown, context: MockContext): unknown;
-}
-/** A plain function in the place of an activity: it may return, throw, sleep, hang, and keep count. */
-export type MockActivity = Shape["run"];
+import type { MockActivity, MockContext } from "./options.ts";
 
 export interface MockParts {
   now(): number;
@@ -47,8 +31,13 @@ export class Execution {
   private readonly abort = new AbortController();
   private goOn: () => void = () => {};
 
-  constructor(task: TaskEffect, parts: MockParts) {
+  /** Its own time: where it has napped to. */
+  private ownMs: number;
+
+  /** `dueMs`: when it was to begin; its naps count from there. */
+  constructor(task: TaskEffect, dueMs: number, parts: MockParts) {
     this.task = task;
+    this.ownMs = dueMs;
     this.token = task.token;
     this.parts = parts;
     this.input = parse(task.input?.data);
@@ -75,6 +64,7 @@ export class Execution {
   }
 
   wake(): void {
+    this.ownMs = this.wakeMs ?? this.ownMs;
     this.wakeMs = undefined;
     this.goOn();
   }
@@ -107,7 +97,7 @@ export class Execution {
   private nap(ms: number): Promise<void> {
     const { signal } = this.abort;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
-    this.wakeMs = this.parts.now() + ms;
+    this.wakeMs = this.ownMs + ms;
     this.parts.changed();
     return new Promise((resolve, reject) => {
       const onAbort = () => {

@@ -5,6 +5,7 @@ import { decodeEvent, decodeRecord, fromBytes, Writer } from "#proto";
 export class ShardLog implements LogWriter {
   /** Record `index` is at `index - 1`. */
   readonly records: Uint8Array[] = [];
+  eventCount = 0;
   private readonly histories = new Map<Partition, Uint8Array[]>();
   private writer = new Writer(512);
 
@@ -21,7 +22,10 @@ export class ShardLog implements LogWriter {
   end(): void {
     const body = this.writer.finish();
     this.records.push(body);
-    for (const bytes of fromBytes(decodeRecord, body).event) this.history(fromBytes(decodeEvent, bytes).partition as Partition).push(bytes);
+    for (const bytes of fromBytes(decodeRecord, body).event) {
+      this.history(fromBytes(decodeEvent, bytes).partition as Partition).push(bytes);
+      this.eventCount++;
+    }
   }
 
   /** Canonical bytes of the partition's events, oldest first. */

@@ -24,11 +24,14 @@ export interface AskedQuery {
 }
 
 export interface WorkerSide {
+  /** Workflow code has said all that it has to say, and was heard. */
+  readonly isSilent: boolean;
   hello(): Hello;
   activate(activation: Activation): void;
   query(query: AskedQuery): void;
   drop(handle: number): void;
-  task(task: TaskEffect): void;
+  /** `dueMs`: when it was to begin. */
+  task(task: TaskEffect, dueMs: number): void;
   cancelTask(token: Token, reason: string): void;
   /** Core ended: runs that it held are nobody's, activities go on. */
   disconnected(): void;
@@ -36,6 +39,8 @@ export interface WorkerSide {
 
 export interface CoreSide {
   readonly nowMs: number;
+  /** Does all that is to be done now. */
+  pump(): void;
   /** An input of the worker, on the stream that it has when all that is due has happened. Undefined: none after all. */
   fromWorker(input: (session: SessionId) => Untimed | undefined): void;
 }

@@ -1,36 +1,24 @@
 /** One run of a test environment, seen from outside. */
 import { noBytes, type Reply, type RunId, toHex } from "#core/base";
 import type { Command } from "#core/shard";
-import { type Failure, RunStatus, runStatusNames } from "#proto";
-import { HopError, WorkflowFailedError } from "#sdk/client/errors";
+import { RunStatus, runStatusNames } from "#proto";
 import type { Driver } from "./driver.ts";
+import { HopError, MethodFailedError, RunStuckError, WorkflowFailedError } from "./errors.ts";
 import { History } from "./history.ts";
+import type { Outcome, RunStatusName } from "./options.ts";
 import type { VirtualCore } from "./virtual-core.ts";
 import type { VirtualWorker } from "./virtual-worker.ts";
 
-export type RunStatusName = (typeof runStatusNames)[keyof typeof runStatusNames];
-
-/** How a run ended. `value` is set where it completed, `failure` where it did not. */
-export interface Outcome<Output = unknown> {
-  readonly status: RunStatusName;
-  readonly value: Output | undefined;
-  readonly failure: Failure | undefined;
-}
-
-/** What a run asks of its environment. */
+/** What a run asks of its environment. @internal */
 export interface RunParts {
   readonly core: VirtualCore;
   readonly worker: VirtualWorker;
   readonly driver: Driver;
-  nextSignal(): number;
+  /** Numbers of ids that nobody gave. */
+  nextId(): number;
 }
 
 type Directed<C> = C extends { readonly kind: "start" } ? never : C extends Command ? Omit<C, "run" | "ticket"> : never;
-
-/** The run will not end: what it waits for never happens. */
-export class RunStuckError extends Error {
-  override name = "RunStuckError";
-}
 
 export class TestRun<Output = unknown> {
   /** `namespace:instance` */
@@ -40,6 +28,7 @@ export class TestRun<Output = unknown> {
   private readonly parts: RunParts;
   private readonly ticket: number;
 
+  /** @internal */
   constructor(parts: RunParts, { id, generation, ticket }: { readonly id: string; readonly generation: number; readonly ticket: number }) {
     this.parts = parts;
     this.id = id;
@@ -59,22 +48,15 @@ export class TestRun<Output = unknown> {
 
   /** As `result`, but tells how it ended without throwing for that. */
   async outcome(): Promise<Outcome<Output>> {
-    let reply: Reply | undefined;
-    const { core, driver } = this.parts;
     const generation = this.ticket > 0 ? {} : { generation: this.generation };
-    const waited = core.command({ kind: "await-result", run: this.id as RunId, ticket: this.ticket, ...generation }).then((got) => {
-      reply = got;
-    });
-    if (!(await driver.until(() => reply !== undefined))) throw new RunStuckError(this.stuckText());
-    await waited;
-    const { kind } = reply as unknown as Reply;
-    if (kind === "outcome") return outcomeOf(reply as unknown as Extract<Reply, { kind: "outcome" }>);
-    throw refusalOf(reply as unknown as Reply);
+    const reply = await this.awaited({ kind: "await-result", ...generation });
+    if (reply.kind === "outcome") return outcomeOf(reply);
+    throw refusalOf(reply);
   }
 
   /** Resolves when the signal is in the run's history, and the run has gone on as far as it can without time. */
   async signal(name: string, value?: unknown, options: { readonly id?: string } = {}): Promise<void> {
-    const id = options.id ?? `signal-${this.parts.nextSignal()}`;
+    const id = options.id ?? `signal-${this.parts.nextId()}`;
     await this.ask({ kind: "signal", name, payload: toPayload(value), id });
   }
 
@@ -83,6 +65,29 @@ export class TestRun<Output = unknown> {
     const reply = await this.ask({ kind: "query", name, input: toPayload(input) });
     const { result } = reply as Extract<Reply, { kind: "queried" }>;
     return fromBytes(result?.data) as Answer;
+  }
+
+  /**
+   * Calls a method of the run and waits for its answer; time passes by itself until then. Throws
+   * `MethodFailedError` where the method throws or does not take its input, `RunStuckError` where no answer will come.
+   */
+  async call<Answer = unknown>(method: string, input?: unknown, options: { readonly id?: string } = {}): Promise<Answer> {
+    const id = options.id ?? `call-${this.parts.nextId()}`;
+    const reply = await this.awaited({ kind: "call", name: method, input: toPayload(input), id });
+    if (reply.kind !== "called") throw refusalOf(reply);
+    const { failure, rejected, result } = reply;
+    if (failure !== undefined) throw new MethodFailedError(this.id, { method, failure, isRejected: rejected });
+    return fromBytes(result?.data) as Answer;
+  }
+
+  /** Keeps the run from going on, with all that happens to it meanwhile. */
+  async pause(reason = ""): Promise<void> {
+    await this.ask({ kind: "pause", reason });
+  }
+
+  /** Lets a paused run go on. */
+  async unpause(reason = ""): Promise<void> {
+    await this.ask({ kind: "unpause", reason });
   }
 
   /** Asks the run to end: its code is told at its next await and may clean up. */
@@ -108,10 +113,28 @@ export class TestRun<Output = unknown> {
     return new History(this.id, [...core.history(this.id as RunId)], { hash });
   }
 
-  private async ask(command: Directed<Command>): Promise<Reply> {
-    const { core, driver } = this.parts;
+  private command(command: Directed<Command>): Promise<Reply> {
+    const ticket = this.ticket > 0 ? { ticket: this.ticket } : {};
+    return this.parts.core.command({ ...command, run: this.id as RunId, ...ticket } as Command);
+  }
+
+  /** An answer for which time may have to pass. */
+  private async awaited(command: Directed<Command>): Promise<Reply> {
+    const { driver } = this.parts;
+    let reply: Reply | undefined;
     await driver.settle();
-    const reply = core.command({ ...command, run: this.id as RunId, ...(this.ticket > 0 ? { ticket: this.ticket } : {}) } as Command);
+    const waited = this.command(command).then((got) => {
+      reply = got;
+      return got;
+    });
+    if (!(await driver.until(() => reply !== undefined))) throw new RunStuckError(this.stuckText());
+    return waited;
+  }
+
+  private async ask(command: Directed<Command>): Promise<Reply> {
+    const { driver } = this.parts;
+    await driver.settle();
+    const reply = this.command(command);
     await driver.settle();
     const got = await reply;
     if (got.kind === "rejected") throw refusalOf(got);
@@ -138,6 +161,7 @@ export class TestRun<Output = unknown> {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
+/** @internal */
 export const toPayload = (value: unknown) => {
   if (value === undefined) return undefined;
   const text = JSON.stringify(value) as string | undefined;

@@ -1,9 +1,9 @@
 /**
  * The real shard machine over a log in memory, under a clock that is moved.
  *
- * Everything happens at once and in order: effects are run in the order of their making, a timer
- * fires before whatever else comes at its time, and each decision is at least a millisecond after
- * the one before. So a leader that begins after a crash goes on at the times at which its
+ * Everything happens at once and in order: effects are run in the order of their making, then
+ * workflow code answers, then timers fire that are due, then comes the rest; and each decision is at
+ * least a millisecond after the one before. So a leader that begins after a crash goes on at the times at which its
  * predecessor would have gone on, and histories can be compared to the byte.
  */
 import {
@@ -22,6 +22,7 @@ import {
   runPartition,
   type SessionId,
   type StateReader,
+  type Token,
   unreachable,
   wholeRange,
 } from "#core/base";
@@ -40,6 +41,8 @@ const slotsMax = 1_000_000;
 
 interface Asked {
   readonly command: Command;
+  /** Whether it was done before Core ended is not known. */
+  isAgain: boolean;
   readonly done: (reply: Reply) => void;
 }
 
@@ -50,8 +53,11 @@ export interface VirtualCoreOptions {
   readonly worker: WorkerSide;
   /** Code of a type that a run starts and its own bundle has not; undefined where there is none. */
   readonly newest: (type: string) => Uint8Array | undefined;
-  /** Called when record `index` is durable and nothing that rests on it has left. True: Core ends there. */
-  readonly crashes: (index: number) => boolean;
+  /**
+   * Called when record `index`, which holds events, is durable. `lost`: Core ends before anything that
+   * rests on it has left; `sent`: right behind that.
+   */
+  readonly crashes: (index: number) => "lost" | "sent" | undefined;
 }
 
 export class VirtualCore implements CoreSide {
@@ -59,7 +65,7 @@ export class VirtualCore implements CoreSide {
   readonly log = new ShardLog();
   private readonly options: VirtualCoreOptions;
   private machine: ShardMachine;
-  private readonly effects: Effect[] = [];
+  private readonly effects: (Effect | "crash")[] = [];
   private inputs: Untimed[] = [];
   private readonly asked = new Map<RequestId, Asked>();
   private readonly sent = new Map<RequestId, Send>();
@@ -80,7 +86,7 @@ export class VirtualCore implements CoreSide {
   command(command: Command): Promise<Reply> {
     return new Promise((done) => {
       const request = asRequestId(++this.requests);
-      this.asked.set(request, { command, done });
+      this.asked.set(request, { command, isAgain: false, done });
       this.input({ kind: "command", request, identity, command });
     });
   }
@@ -98,11 +104,17 @@ export class VirtualCore implements CoreSide {
 
   /** When something will happen by itself; infinity where nothing will. */
   nextMs(): number {
-    if (this.machine.figures().timers > 0) return this.armedMs;
-    // What is far away is not in the heap; the ticks until then only look out for it.
-    let due = Number.POSITIVE_INFINITY;
-    for (const { run } of this.machine.liveRuns()) if (isLive(run)) due = Math.min(due, dueMs(run));
-    return due;
+    let next = Number.POSITIVE_INFINITY;
+    for (const { run, tasks, flights } of this.machine.liveRuns()) {
+      if (isLive(run)) next = Math.min(next, dueMs(run, this.nowMs));
+      for (const flight of flights.values()) next = Math.min(next, flight.dueMs);
+      for (const { op, orphanUntilMs } of tasks.values()) {
+        // Limits of a task are known to the shard's own timers only, among which are some that no longer count.
+        const { startToCloseMs = 0, heartbeatMs = 0 } = run.pending.get(op)?.options ?? {};
+        if (startToCloseMs > 0 || heartbeatMs > 0 || orphanUntilMs > 0) next = Math.min(next, this.armedMs);
+      }
+    }
+    return next;
   }
 
   /** Moves the clock; what is due then happens. */
@@ -121,7 +133,10 @@ export class VirtualCore implements CoreSide {
     this.machine = this.open();
     this.lead();
     // Whoever has no answer asks again.
-    for (const [request, { command }] of this.asked) this.inputs.push({ kind: "command", request, identity, command });
+    for (const [request, asked] of this.asked) {
+      asked.isAgain = true;
+      this.inputs.push({ kind: "command", request, identity, command: asked.command });
+    }
   }
 
   describe(run: RunId): DescribeReply | undefined {
@@ -152,8 +167,6 @@ export class VirtualCore implements CoreSide {
     const capacity = new SessionCapacity(slotsMax);
     // Before anything else, so that the tasks that the worker holds stay its own.
     this.take(this.machine.step({ kind: "worker-joined", nowMs, session: asSessionId(this.session), hello, capacity }));
-    // Tasks that had not left when Core ended leave now, at the time at which they would have.
-    this.take(this.machine.step({ kind: "tick", nowMs }));
   }
 
   private take(effects: readonly Effect[]): void {
@@ -166,8 +179,9 @@ export class VirtualCore implements CoreSide {
     try {
       for (;;) {
         const effect = this.effects.shift();
-        if (effect !== undefined) this.perform(effect);
-        else if (this.armedMs <= this.stepMs()) this.tick();
+        if (effect === "crash") this.crash();
+        else if (effect !== undefined) this.perform(effect);
+        else if (this.options.worker.isSilent && this.armedMs <= this.stepMs()) this.tick();
         else {
           const input = this.inputs.shift();
           if (input === undefined) return;
@@ -189,12 +203,14 @@ export class VirtualCore implements CoreSide {
   }
 
   private step(input: Untimed): void {
-    const before = this.log.lastIndex;
+    const before = this.log.eventCount;
     const effects = this.machine.step({ ...input, nowMs: this.stepMs() } as Input);
     // What records nothing takes no time.
     this.nowMs = Math.max(this.nowMs, this.machine.clockMs);
-    if (this.log.lastIndex > before && this.options.crashes(this.log.lastIndex)) this.crash();
-    else this.take(effects);
+    const crash = this.log.eventCount > before ? this.options.crashes(this.log.lastIndex) : undefined;
+    if (crash === "lost") return this.crash();
+    this.take(effects);
+    if (crash === "sent") this.effects.push("crash");
   }
 
   private perform(effect: Effect): void {
@@ -210,7 +226,7 @@ export class VirtualCore implements CoreSide {
         return worker.activate({ handle, activation, events, run: partition.slice(4), bundle, type, readOnly, fromStart: true });
       }
       case "task":
-        return worker.task(effect);
+        return worker.task(effect, this.dueMs(effect.token));
       case "cancel-task":
         return worker.cancelTask(effect.token, effect.reason);
       case "query":
@@ -229,12 +245,22 @@ export class VirtualCore implements CoreSide {
     }
   }
 
+  /** When the attempt was to begin: it is the same however late its task leaves. */
+  private dueMs({ run, op, attempt }: Token): number {
+    for (const live of this.machine.liveRuns()) {
+      const operation = live.id === run ? live.run.pending.get(op) : undefined;
+      if (operation !== undefined) return attempt > 1 ? operation.dueMs : operation.scheduledMs;
+    }
+    return this.nowMs;
+  }
+
   private answer(request: RequestId, reply: Reply): void {
     const sent = this.sent.get(request);
     if (sent !== undefined) return this.answerSent(request, sent, reply);
     const asked = this.asked.get(request);
     this.asked.delete(request);
-    asked?.done(reply);
+    const isDone = asked?.isAgain === true && asked.command.kind === "terminate" && reply.kind === "rejected";
+    asked?.done(isDone && reply.rejection.reject === "RUN_CLOSED" ? { kind: "done" } : reply);
   }
 
   private send(effect: Send): void {

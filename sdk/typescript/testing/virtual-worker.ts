@@ -16,19 +16,9 @@ import {
 } from "#proto";
 import { ActivityCancelledError } from "#sdk/activity";
 import { Executor, type GuestHost } from "#worker/guest";
-import { Execution, type MockActivity } from "./mock-activity.ts";
+import { Execution } from "./mock-activity.ts";
+import type { ActivityCall, MockActivity } from "./options.ts";
 import type { Activation, AskedQuery, CoreSide, WorkerSide } from "./sides.ts";
-
-/** A call of a mock activity. */
-export interface ActivityCall {
-  readonly activity: string;
-  readonly input: unknown;
-  /** From 1. */
-  readonly attempt: number;
-  readonly run: string;
-  /** Virtual time of its begin. */
-  readonly atMs: number;
-}
 
 export interface VirtualWorkerOptions {
   readonly host: GuestHost;
@@ -51,6 +41,7 @@ export class VirtualWorker implements WorkerSide {
   private queries = 0;
   private items: WorkerItem[] = [];
   private readonly executions = new Map<string, Execution>();
+  private isTelling = false;
   private runSlots = Number.POSITIVE_INFINITY;
   private onChange: (() => void) | undefined;
 
@@ -90,14 +81,14 @@ export class VirtualWorker implements WorkerSide {
     this.changed();
   }
 
-  task(task: TaskEffect): void {
+  task(task: TaskEffect, dueMs: number): void {
     const key = attemptOf(task.token);
     const known = this.executions.get(key);
     if (known !== undefined) {
       known.token = task.token;
       return;
     }
-    const execution = new Execution(task, {
+    const execution = new Execution(task, dueMs, {
       now: () => this.core.nowMs,
       heartbeat: (token, details) => this.heartbeat(token, details),
       changed: () => this.changed(),
@@ -113,6 +104,10 @@ export class VirtualWorker implements WorkerSide {
     const execution = this.executions.get(attemptOf(token));
     if (execution === undefined || execution.token.epoch > token.epoch) return;
     execution.cancel(new ActivityCancelledError(`Activity ${execution.task.name} is cancelled: ${reason}`));
+  }
+
+  get isSilent(): boolean {
+    return this.isAnswered && this.items.length === 0 && !this.isTelling;
   }
 
   disconnected(): void {
@@ -170,7 +165,10 @@ export class VirtualWorker implements WorkerSide {
     const named = items.map((item) => [this.runs.get(handleOf(item)) ?? "", item] as const);
     named.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
     const { executor } = this;
+    this.isTelling = true;
     for (const [, item] of named) this.tell(item, executor);
+    this.isTelling = false;
+    this.core.pump();
     return true;
   }
 

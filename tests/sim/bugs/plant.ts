@@ -1,30 +1,5 @@
-/**
- * Preloaded before a simulation: plants the bug that `HOP_PLANT` names, in memory only.
- *
- * A bug whose text is not found exactly once ends the process: sources have moved on and the bug
- * must follow them.
- */
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+/** Preloaded before a simulation: plants the bug that `HOP_PLANT` names. */
+import { plantBug } from "./plant-bug.ts";
 import { plantedBugs } from "./planted.ts";
 
-const root = fileURLToPath(new URL("../../..", import.meta.url));
-const name = process.env.HOP_PLANT ?? "";
-const bug = plantedBugs.find((each) => each.name === name);
-if (bug === undefined)
-  throw new Error(`Cannot plant bug ${JSON.stringify(name)}. Bugs: ${plantedBugs.map((each) => each.name).join(", ")}`);
-
-for (const { file, find, put } of bug.edits) {
-  const path = join(root, file);
-  const source = await Bun.file(path).text();
-  const count = source.split(find).length - 1;
-  if (count !== 1) throw new Error(`Cannot plant bug ${name}: its text is in ${file} ${count} times, want once: ${find}`);
-  const changed = source.replace(find, () => put);
-  Bun.plugin({
-    name,
-    setup(build) {
-      const pattern = new RegExp(`${path.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`);
-      build.onLoad({ filter: pattern }, () => ({ contents: changed, loader: "ts" }));
-    },
-  });
-}
+await plantBug(plantedBugs, process.env.HOP_PLANT ?? "");

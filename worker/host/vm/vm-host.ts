@@ -86,9 +86,9 @@ export class VmHost implements GuestHost {
   private run(open: OpenRun, { realm, artefact }: Bundle, deliveries: readonly Delivery[]): Activation {
     const { run } = open;
     const commands: Extract<Activation, { kind: "ok" }>["commands"] = [];
-    for (const delivery of deliveries) {
+    for (const [i, delivery] of deliveries.entries()) {
       const { kind, op, head, payload } = callOf(run, delivery);
-      const flags = delivery.replay === true ? deliveryFlag.replay : 0;
+      const flags = (i === deliveries.length - 1 ? deliveryFlag.last : 0) | (delivery.replay === true ? deliveryFlag.replay : 0);
       const text = payload.length === 0 ? head : head + decoder.decode(payload);
       const records = recordsOf(realm, { kind, key: run.key, op, nowMs: delivery.nowMs, flags, text });
       this.log(run, records);
