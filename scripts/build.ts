@@ -8,6 +8,7 @@ import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, writ
 import { join } from "node:path";
 import { Glob } from "bun";
 import { packAssets } from "./asset-pack.ts";
+import { buildTestkit } from "./build-testkit.ts";
 import { bun, capture, root } from "./command.ts";
 
 const dist = join(root, "dist");
@@ -73,7 +74,7 @@ function hashOfSources(patterns: readonly string[]): string {
 const executableSources = [
   "{proto,core,store,sdk,worker,node,cmd}/**/*.{ts,tsx,js,cjs,mjs,json,wit,txt}",
   "dist/v8/{hopv8.node,kernel.js,child.cjs}",
-  "scripts/{build,asset-pack}.ts",
+  "scripts/{build,build-testkit,asset-pack}.ts",
   "package-lock.json",
   "package.json",
 ];
@@ -97,6 +98,7 @@ async function buildHost(): Promise<void> {
 async function buildExecutable(release: boolean): Promise<void> {
   console.error("hopskip: building the executable …");
   const begun = performance.now();
+  await buildTestkit();
   const embedded = await packAssets(release);
   const aside = `${executable}.${process.pid}.tmp`;
   try {

@@ -7,7 +7,7 @@ export interface AssetSource {
   /** Path from the repository's root. */
   readonly path: string;
   /** Files of one folder are extracted side by side, and found again under one hash. */
-  readonly folder: "node" | "v8" | "duckdb";
+  readonly folder: "node" | "v8" | "duckdb" | "testkit";
   readonly name: string;
   readonly executable?: boolean;
 }
@@ -20,6 +20,17 @@ export const assetSources = {
   // The addon looks for the library beside itself.
   duckdb: { path: "node_modules/@duckdb/node-bindings-linux-x64/duckdb.node", folder: "duckdb", name: "duckdb.node" },
   libduckdb: { path: "node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so", folder: "duckdb", name: "libduckdb.so" },
+  // Packages of a project's node_modules.
+  testingCode: { path: "dist/testkit/testing/index.js", folder: "testkit", name: "testing/index.js" },
+  testingTypes: { path: "dist/testkit/testing/index.d.ts", folder: "testkit", name: "testing/index.d.ts" },
+  testingPackage: { path: "dist/testkit/testing/package.json", folder: "testkit", name: "testing/package.json" },
+  runtimeCode: { path: "dist/testkit/runtime/index.js", folder: "testkit", name: "runtime/index.js" },
+  runtimeTypes: { path: "dist/testkit/runtime/index.d.ts", folder: "testkit", name: "runtime/index.d.ts" },
+  runtimePackage: { path: "dist/testkit/runtime/package.json", folder: "testkit", name: "runtime/package.json" },
+  activityCode: { path: "dist/testkit/activity/index.js", folder: "testkit", name: "activity/index.js" },
+  activityTypes: { path: "dist/testkit/activity/index.d.ts", folder: "testkit", name: "activity/index.d.ts" },
+  activityPackage: { path: "dist/testkit/activity/package.json", folder: "testkit", name: "activity/package.json" },
+  testingKernel: { path: "dist/v8/kernel.js", folder: "testkit", name: "testing/guest-kernel.js" },
 } as const satisfies Record<string, AssetSource>;
 
 export type AssetKey = keyof typeof assetSources;

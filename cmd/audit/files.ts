@@ -16,7 +16,7 @@ export async function readRootFile(path: string): Promise<SavedRoot> {
 }
 
 /** Replaces `path` as a whole, so that a crash leaves the old file or the new one. */
-export async function writeWhole(path: string, text: string): Promise<void> {
+export async function writeWhole(path: string, text: string | Uint8Array): Promise<void> {
   const draft = `${path}.${randomUUID()}.tmp`;
   try {
     await writeFile(draft, text, { flush: true });

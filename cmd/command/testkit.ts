@@ -1,0 +1,27 @@
+/** `hop testkit`: puts the packages that workflow tests import into a project, of the same version as this executable. */
+import { cp, mkdir } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { extractAssets } from "../assets/assets.ts";
+import type { Context, GlobalOptions } from "../context.ts";
+import { CommandError, type ExitCode, exit } from "../failure.ts";
+import { faultText } from "../input.ts";
+import { visible } from "../terminal.ts";
+
+export async function testkit({ output }: Context, _options: GlobalOptions, folder = "."): Promise<ExitCode> {
+  const { testingCode, testingKernel } = await extractAssets(["testkit"]);
+  const from = dirname(dirname(testingCode));
+  const to = join(resolve(folder), "node_modules", "@hopskip");
+  const names = ["testing", "runtime", "activity"];
+  try {
+    await mkdir(to, { recursive: true });
+    for (const name of names) await cp(join(from, name), join(to, name), { recursive: true, force: true });
+    await cp(testingKernel, join(to, "testing", "guest-kernel.js"), { force: true });
+  } catch (error) {
+    throw new CommandError(exit.failed, `Cannot put the test kit into ${folder}: ${faultText(error)}`, { cause: error });
+  }
+  const packages = names.map((name) => `@hopskip/${name}`);
+  if (output.isForPeople) output.line(`Put ${packages.join(", ")} into ${visible(to)}`);
+  else if (output.format === "ids") for (const name of packages) output.line(name);
+  else output.json({ folder: to, packages });
+  return exit.ok;
+}
