@@ -13,6 +13,7 @@ import { formats } from "./output.ts";
 import { runOptions } from "./run-options.ts";
 import { scheduleCommands } from "./schedule/grammar.ts";
 import { statusWords } from "./status.ts";
+import { exportCommand, testkitCommands } from "./testkit-commands.ts";
 import { version } from "./version.ts";
 
 /** `command`: its names below `hop`. */
@@ -203,19 +204,7 @@ function startCommands(root: Command, grammar: Grammar): void {
     clientOptions(sub(root, "deploy <file...>", "bundle workflow files and deploy them")),
     async () => (await import("./command/deploy.ts")).deploy,
   );
-  grammar.handle(
-    outputOptions(
-      sub(root, "bundle <file>", "bundle a workflow file as `hop deploy` would, for the test kit").option(
-        "--out <path>",
-        "where the bundle goes",
-      ),
-    ),
-    async () => (await import("./command/bundle.ts")).bundle,
-  );
-  grammar.handle(
-    outputOptions(sub(root, "testkit [folder]", "put @hopskip/testing into a project's node_modules (of this folder when unset)")),
-    async () => (await import("./command/testkit.ts")).testkit,
-  );
+  testkitCommands(root, { sub, withOptions: outputOptions, handle: grammar.handle.bind(grammar) });
 }
 
 function serverCommands(root: Command, grammar: Grammar): void {
@@ -269,15 +258,7 @@ function workflowCommands(root: Command, grammar: Grammar): void {
     clientOptions(leaf("show <run>", "show a run and what it waits for")),
     async () => (await import("./command/workflow-show.ts")).workflowShow,
   );
-  grammar.handle(
-    clientOptions(
-      leaf("export <run>", "write a run's history as one file, for tests that replay it").option(
-        "--out <path>",
-        "where it goes (standard output when unset)",
-      ),
-    ),
-    async () => (await import("./command/workflow-export.ts")).workflowExport,
-  );
+  exportCommand(workflow, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   grammar.handle(
     clientOptions(leaf("result <run>", "wait for a run to end and print its result")),
     async () => (await import("./command/workflow-result.ts")).workflowResult,

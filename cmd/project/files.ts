@@ -98,6 +98,8 @@ Files:
 - \`hopskip.d.ts\`: types of \`@hopskip/runtime\`, \`@hopskip/activity\` and \`@hopskip/client\` for the editor. The modules themselves are part of
   \`hop\`: there is nothing to install.
 
+Tests: \`hop testkit\` puts \`@hopskip/testing\` into \`node_modules\`; with it a workflow of 14 days is tested in milliseconds, and with a crash at every await.
+
 For exact types of Node: \`npm install -D @types/node\`, put \`"types": ["node"]\` into \`tsconfig.json\`, and remove the last lines of \`hopskip.d.ts\`.
 
 More is in the guide, \`docs/GUIDE.md\` of Hopskip: retries, timeouts and heartbeats; signals and queries; cancellation; which errors are final;

@@ -90,7 +90,16 @@ export interface ActivityCall {
   readonly atMs: number;
 }
 
-export type RunStatusName = "running" | "completed" | "failed" | "cancelled" | "terminated" | "timed_out" | "blocked" | "paused";
+export type RunStatusName =
+  | "running"
+  | "completed"
+  | "failed"
+  | "cancelled"
+  | "terminated"
+  | "timed_out"
+  | "blocked"
+  | "paused"
+  | "compensating";
 
 /** How a run ended. `value` is set where it completed, `failure` where it did not. */
 export interface Outcome<Output = unknown> {

@@ -27,7 +27,7 @@ import {
   wholeRange,
 } from "#core/base";
 import { SessionCapacity } from "#core/dispatch";
-import { dueMs, isLive, withBundles } from "#core/run";
+import { dueMs, withBundles } from "#core/run";
 import { type Command, type Input, ShardMachine } from "#core/shard";
 import type { DescribeReply, EnvelopeReply, Hello, Identity } from "#proto";
 import { ShardLog } from "./shard-log.ts";
@@ -106,7 +106,7 @@ export class VirtualCore implements CoreSide {
   nextMs(): number {
     let next = Number.POSITIVE_INFINITY;
     for (const { run, tasks, flights } of this.machine.liveRuns()) {
-      if (isLive(run)) next = Math.min(next, dueMs(run, this.nowMs));
+      next = Math.min(next, dueMs(run, this.nowMs));
       for (const flight of flights.values()) next = Math.min(next, flight.dueMs);
       for (const { op, orphanUntilMs } of tasks.values()) {
         // Limits of a task are known to the shard's own timers only, among which are some that no longer count.
