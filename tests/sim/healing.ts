@@ -12,6 +12,7 @@ import { checkReplicas, logsAreEqual } from "./check/replicas.ts";
 import { sealedIsCommitted } from "./check/sealed.ts";
 import { eachKeyOwnedOnce } from "./check/shards.ts";
 import { SimulatedClient } from "./client.ts";
+import { scheduleAsk } from "./schedules.ts";
 import type { Simulation } from "./simulation.ts";
 
 const roundMs = 500;
@@ -61,6 +62,7 @@ function tend(operator: SimulatedClient, need: Need, asked: Map<string, number>,
   const { run } = need;
   if (need.kind === "signal") operator.signal(run, need.signal);
   else if (need.kind === "cancel") operator.ask({ kind: "cancel", run, ticket: need.ticket, reason: "too many wait" });
+  else if (need.kind === "delete") operator.ask(scheduleAsk(run, { kind: "delete", value: { reason: "all is done" } }));
   else if (need.kind === "unpause") operator.ask({ kind: "unpause", run, reason: "all is well" });
   else if (need.kind === "resume") operator.ask({ kind: "resume", run, bundle: new Uint8Array(0) });
   else operator.ask({ kind: "terminate", run, reason: "it waits for itself" });
@@ -77,6 +79,7 @@ function checkEnd(sim: Simulation): void {
   const { journal } = sim;
   noAckedEventLost(journal, sim.acked);
   journal.messages.checkEnd();
+  journal.schedules.checkEnd();
   eachKeyOwnedOnce([...journal.shards.values()].map((each) => each.record));
   checkReplicas(sim, { isAll: true });
   logsAreEqual(sim);

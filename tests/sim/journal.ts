@@ -11,6 +11,7 @@ import { bunHasher, digest, nobleHasher } from "../hashers.ts";
 import { checkAppended, checkEvent, checkLease, fitsLease } from "./check/appended.ts";
 import { Messages } from "./check/messages.ts";
 import { PlacementWatch } from "./check/placement.ts";
+import { Schedules } from "./check/schedules.ts";
 import { ShardRecord } from "./check/shards.ts";
 import { type JournalEvent, RunModel } from "./model.ts";
 import { claim } from "./violation.ts";
@@ -70,6 +71,7 @@ export class Journal {
   readonly shards = new Map<ShardId, ShardJournal>();
   readonly partitions = new Map<string, PartitionJournal>();
   readonly messages = new Messages();
+  readonly schedules = new Schedules();
   readonly placement = new PlacementWatch();
   /** Highest physical time that any machine can have. */
   clockBoundMs: () => number = () => Number.POSITIVE_INFINITY;
@@ -188,6 +190,7 @@ export class Journal {
     const previous = { index: record.previous[i] ?? 0, shard: record.previousShard[i] || at.shard };
     checkEvent(partition, e, previous);
     this.messages.event(partition, e);
+    this.schedules.event(partition, e);
     partition.events.push(e);
     partition.model.fold(e);
     this.eventCount++;

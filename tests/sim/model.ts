@@ -69,6 +69,8 @@ export const guestKinds: ReadonlySet<number> = new Set([
   Kind.cancelRequested,
   Kind.signalSettled,
   Kind.resultReceived,
+  Kind.childStarted,
+  Kind.childEnded,
 ]);
 
 /** Kinds that open an operation of the workflow's code. */
@@ -78,6 +80,7 @@ export const openingKinds: ReadonlySet<number> = new Set([
   Kind.signalAwaited,
   Kind.signalSent,
   Kind.resultAwaited,
+  Kind.childSpawned,
 ]);
 
 /** Kinds by which the code withdraws one. */
@@ -126,11 +129,23 @@ export class RunModel {
       case Kind.runStarted:
         this.begin(e, event.body);
         break;
+      case Kind.scheduleCreated:
+        this.begin(e, { generation: event.body.generation, idempotencyKey: "", deadlineMs: 0, ticket: 0 });
+        break;
+      case Kind.scheduleUpdated:
+      case Kind.schedulePaused:
+      case Kind.scheduleResumed:
+      case Kind.scheduleFired:
+      case Kind.scheduleMissed:
+      case Kind.scheduleTriggered:
+      case Kind.scheduleBackfilled:
+        break;
       case Kind.activityScheduled:
       case Kind.timerStarted:
       case Kind.signalAwaited:
       case Kind.signalSent:
       case Kind.resultAwaited:
+      case Kind.childSpawned:
         this.open(e, event.body.op, "name" in event.body ? event.body.name : "", event.kind === Kind.timerStarted ? event.body.dueMs : 0);
         break;
       case Kind.activityRetried:
@@ -146,7 +161,11 @@ export class RunModel {
       case Kind.signalSendCancelled:
       case Kind.resultReceived:
       case Kind.resultWaitCancelled:
+      case Kind.childEnded:
         this.close(event.body.op, e.kind);
+        break;
+      case Kind.childStarted:
+        if (event.body.failure !== undefined) this.close(event.body.op, e.kind);
         break;
       case Kind.signalReceived:
         this.signal(event.body);

@@ -7,7 +7,8 @@ import type { StartRequest } from "#core/run";
 import { EventKind as Kind } from "#proto";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { bundles, signalNames, typeOf } from "./program.ts";
+import { bundles, codeOf, signalNames, typeOf } from "./program.ts";
+import { beginSchedules } from "./schedules.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
 import { takeRaised, Violation } from "./violation.ts";
@@ -111,13 +112,22 @@ export function reach(sim: Simulation, what: string, isReached: () => boolean, w
 
 function begin(sim: Simulation): void {
   const { prng, schedule, workload } = sim;
+  if (workload.schedules) deployAll(sim);
   sim.begin();
+  if (workload.schedules) beginSchedules(sim);
   for (const worker of sim.workers) schedule.after(prng.below(300), () => worker.connect());
   for (const client of sim.clients) schedule.after(prng.below(100), () => client.connect());
   for (let i = 0; i < workload.starts; i++) schedule.after(prng.fraction() * workload.faultMs * 0.9, () => startSomething(sim));
   for (const [fault, meanMs] of workload.timed) repeat(sim, fault, meanMs);
   impatience(sim);
   if (workload.nodes > 1) compare(sim);
+}
+
+/** What a schedule starts runs on code that is deployed. */
+function deployAll(sim: Simulation): void {
+  const deploy = { bundle, size: codeOf(bundle).length, types: sim.workload.programs.map(typeOf) };
+  askPlacement(sim, { kind: "deploy", namespace: "default", deploy });
+  reach(sim, "code is deployed", () => (sim.view()?.deployments.get("default")?.version ?? 0) > 0);
 }
 
 /** Clients turn away from a node that keeps them waiting. */

@@ -105,6 +105,8 @@ export interface Workload {
   readonly chances: ReadonlyMap<ChanceFault, number>;
   /** Whether starts queue and supersede. */
   readonly contends: boolean;
+  /** Whether schedules start runs. */
+  readonly schedules: boolean;
   /** Whether operators hold runs. */
   readonly pauses: boolean;
 }
@@ -113,6 +115,8 @@ export interface Workload {
 export const contends = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 28441).chance(0.4);
 
 export const pauses = (seed: number): boolean => new Prng(Math.imul(seed, 0xc2b2ae35) ^ 17).chance(0.25);
+
+export const schedules = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 16).chance(0.2);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -179,5 +183,6 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     chances,
     contends: contends(seed),
     pauses: pauses(seed),
+    schedules: schedules(seed),
   };
 }

@@ -276,4 +276,22 @@ export const runBugs: readonly PlantedBug[] = [
     ["endsInTime"],
     [12],
   ),
+  bug(
+    "schedule-from-now",
+    "What comes behind an instant of a schedule is counted from now, and not from the instant",
+    "core/shard/schedules.ts",
+    "next: nextOf(coming(clockwork, next.atMs)),",
+    "next: nextOf(coming(clockwork, ctx.nowMs)),",
+    ["firesAsItsTable"],
+    [10],
+  ),
+  bug(
+    "schedule-overlaps",
+    "A schedule does not look whether what it started is live",
+    "core/shard/schedules.ts",
+    "({ live: run.pending.size, waiting",
+    "({ live: 0, waiting",
+    ["overlapKept"],
+    [20],
+  ),
 ];

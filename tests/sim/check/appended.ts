@@ -1,7 +1,7 @@
 /**
  * What must hold of every event when it is committed, given everything before it in its partition.
  */
-import { bytesEqual, toHex } from "#core/base";
+import { bytesEqual, isSchedule, toHex } from "#core/base";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
 import { type JournalEvent, type OpModel, openingKinds, type RunModel, terminalKinds, withdrawingKinds } from "../model.ts";
@@ -23,6 +23,8 @@ export function checkAppended(e: JournalEvent, clockBoundMs: number): void {
 export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Previous): void {
   chainAndMmrUnbroken(at, e, previous);
   hlcStrictlyIncreases(at.model, e);
+  // What else holds of schedules is in schedules.ts.
+  if (isSchedule(e.partition)) return operationsOnce(at.model, e);
   exactlyOneTerminalEvent(at.model, e);
   enqueueIdempotent(at.model, e);
   signalsOncePerId(at.model, e);
@@ -114,6 +116,8 @@ const closing: ReadonlySet<number> = new Set([
   Kind.signalSendCancelled,
   Kind.resultReceived,
   Kind.resultWaitCancelled,
+  Kind.childStarted,
+  Kind.childEnded,
 ]);
 
 /** Operations are numbered without gaps, and each is finished at most once. */

@@ -1,5 +1,5 @@
 /** What must hold once everything is well again: nothing that was accepted hangs. */
-import type { RunId } from "#core/base";
+import { isSchedule, type Partition, type RunId, runOf } from "#core/base";
 import { type ClusterView, isSettled } from "#core/placement";
 import { EventKind as Kind } from "#proto";
 import type { SimulatedClient } from "../client.ts";
@@ -10,7 +10,7 @@ import { claim } from "../violation.ts";
 
 /** What a live run can't give itself. */
 export type Need = { readonly key: string; readonly run: RunId } & (
-  | { readonly kind: "resume" | "unpause" | "terminate" }
+  | { readonly kind: "resume" | "unpause" | "terminate" | "delete" }
   | { readonly kind: "signal"; readonly signal: string }
   | { readonly kind: "cancel"; readonly ticket: number }
 );
@@ -34,7 +34,8 @@ export function healingNeeds(journal: Journal, isIdle: boolean): Needs {
   for (const { partition, model } of journal.partitions.values()) {
     if (!model.isLive) continue;
     live++;
-    const run = partition.slice(4) as RunId;
+    const run = runOf(partition as Partition);
+    if (isSchedule(partition)) needs.push({ key: partition, run, kind: "delete" });
     if (model.blocked !== undefined) needs.push({ key: `${partition} ${model.blocked.seq}`, run, kind: "resume" });
     if (model.paused !== undefined) needs.push({ key: `${partition} ${model.paused.seq}`, run, kind: "unpause" });
     // They come one after the other, and some sleep for years.

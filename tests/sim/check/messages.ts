@@ -5,6 +5,7 @@
  */
 import { decodeBody } from "#core/run";
 import { decodeEvent, fromBytes, EventKind as Kind, type Record as LogBody } from "#proto";
+import { takenIn } from "../../taken-message.ts";
 import type { PartitionJournal } from "../journal.ts";
 import type { JournalEvent } from "../model.ts";
 import { claim } from "../violation.ts";
@@ -35,9 +36,9 @@ export class Messages {
     const takes = record.taken.map(({ sender, partition, number, settled }) => ({ sender, partition, number, settled }));
     for (const bytes of record.event) {
       const { partition, kind, payload } = fromBytes(decodeEvent, bytes);
-      const event = kind === Kind.signalReceived || kind === Kind.resultReceived ? decodeBody(kind, payload) : undefined;
-      const { from = "", number = 0 } = (event?.body ?? {}) as { from?: string; number?: number };
-      if (number > 0) takes.push({ sender: from, partition, number, settled: 0 });
+      const event = decodeBody(kind, payload);
+      const message = event === undefined ? undefined : takenIn(event);
+      if (message !== undefined) takes.push({ sender: message.from, partition, number: message.number, settled: 0 });
     }
     for (const { sender, partition, number, settled } of takes.sort((a, b) => a.number - b.number))
       this.take(sender, partition, number, settled);

@@ -145,6 +145,7 @@ export function causeOf(journal: Journal, command: Command, reply: Reply): Journ
 
 /** A refusal for what a run has become is true of the committed log. */
 export function refusalRestsOnCommitted(ctx: ReplyContext, command: Command, reply: Extract<Reply, { kind: "rejected" }>): void {
+  if (command.kind === "schedule") return;
   const { events, model } = ctx.journal.of(`run/${command.run}`);
   const { reject } = reply.rejection;
   const rests = (holds: boolean) => claim(rule, holds, () => `${command.run} is refused with ${reject}, for which nothing is committed`);
