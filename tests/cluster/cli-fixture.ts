@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Cluster, Finished, RunOptions, Server } from "./harness.ts";
 
 const workflows = `
-import { activities, CancelledError, durable, query, searchable, signal, sleep } from "@hopskip/runtime";
+import { activities, callWorkflow, CancelledError, durable, method, query, searchable, signal, sleep } from "@hopskip/runtime";
 import type * as work from "./activities.ts";
 const { upper, flaky } = activities<typeof work>({ retry: { initialMs: 1, maxMs: 5, attempts: 4 } });
 
@@ -24,6 +24,19 @@ export const collects = durable(async () => {
     seen.push(value);
   }
 });
+export const account = durable(async (opened: number) => {
+  let cents = opened;
+  let held = 0;
+  query("cents", () => cents);
+  query("held", () => held);
+  method("withdraw", async (amount: number) => ({ cents: Number(await upper(String(cents -= amount))) }), {
+    validate: (amount) => { if (amount > cents) throw new RangeError(\`There are \${cents} cents\`); },
+  });
+  method("hold", () => { held += 1; return signal("release"); });
+  await signal("close");
+  return cents;
+});
+export const pays = durable((to: string) => callWorkflow(to, "withdraw", 50));
 export const orders = durable(async (order: { customer: string; total: number; paid?: string }) => {
   searchable("customer", order.customer);
   searchable("total", order.total);
