@@ -217,7 +217,9 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),
     history: ({ run = "", fromSeq = 0, follow = false, schedule = false }) => client.history(run, { fromSeq, follow, schedule }),
-    deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [] }) => client.deploy({ namespace, code, types }),
+    deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [], held = false }) =>
+      client.deploy({ namespace, code, types, held }),
+    routeDeployment: (request) => client.route(request),
     listDeployments: (namespace) => client.deployments(namespace),
     blob: (sha256) => client.blob(sha256),
     close: () => client.close(),

@@ -13,6 +13,7 @@ import {
   decodeActivityScheduled,
   decodeBundleDeployed,
   decodeCancelRequested,
+  decodeDeploymentRouted,
   decodeHistoryExpired,
   decodeResultAwaited,
   decodeResultReceived,
@@ -147,6 +148,9 @@ const kinds: Record<number, Kind> = {
   [EventKind.resultWaitCancelled]: kind("ResultWaitCancelled", decodeResultWaitCancelled, (m) => `#${m.op} of ${m.to}`),
   ...childKinds,
   ...compensationKinds,
+  [EventKind.deploymentRouted]: kind("DeploymentRouted", decodeDeploymentRouted, (m) =>
+    words(`${m.type} to version ${m.version}`, m.rampPercent > 0 && `${m.rampPercent} % to version ${m.rampVersion}`, m.reason),
+  ),
   [EventKind.bundleDeployed]: kind("BundleDeployed", decodeBundleDeployed, (m) =>
     words(m.types.join(", "), `version ${m.version}`, shortHash(m.bundle)),
   ),

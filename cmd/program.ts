@@ -5,7 +5,9 @@
  * the command or after it.
  */
 import { Command, Option } from "commander";
+import { actCommands, runFilter } from "./act-commands.ts";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
+import { deploymentCommands } from "./deployment-commands.ts";
 import { dlqCommands } from "./dlq-commands.ts";
 import { type ExitCode, UsageError } from "./failure.ts";
 import { messageCommands } from "./message-commands.ts";
@@ -201,10 +203,13 @@ function startCommands(root: Command, grammar: Grammar): void {
     async () => (await import("./command/dev.ts")).dev,
   );
   grammar.handle(
-    clientOptions(sub(root, "deploy <file...>", "bundle workflow files and deploy them")),
+    clientOptions(
+      sub(root, "deploy <file...>", "bundle workflow files and deploy them").option("--hold", "starts stay on the version that is current"),
+    ),
     async () => (await import("./command/deploy.ts")).deploy,
   );
   testkitCommands(root, { sub, withOptions: outputOptions, handle: grammar.handle.bind(grammar) });
+  deploymentCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
 }
 
 function serverCommands(root: Command, grammar: Grammar): void {
@@ -238,8 +243,6 @@ function runCommands(root: Command, grammar: Grammar): void {
   messageCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
 }
 
-const runFilter = "which runs, such as \"customer = 'ann' AND total >= 100 AND started > '2026-01-31'\"";
-
 function workflowCommands(root: Command, grammar: Grammar): void {
   const workflow = sub(root, "workflow", "see and steer runs").alias("wf");
   const leaf = (usage: string, description: string) => sub(workflow, usage, description);
@@ -264,32 +267,7 @@ function workflowCommands(root: Command, grammar: Grammar): void {
     async () => (await import("./command/workflow-result.ts")).workflowResult,
   );
   messageCommands(workflow, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
-  const act = (name: string, description: string) =>
-    leaf(`${name} [run...]`, `${description} (- reads ids from standard input)`)
-      .optionsGroup("Runs that are not named:")
-      .option("--type <name>", "all of this workflow")
-      .option("--query <filter>", runFilter)
-      .addOption(new Option("--status <status>", "all of this status").choices(statusWords))
-      .option("--all", "all of the namespace")
-      .option("--yes", "without being asked, when a filter chose them")
-      .optionsGroup("Options:");
-  const reasoned = (command: Command) => clientOptions(command.option("--reason <text>", "why, for the run's history"));
-  const acts = () => import("./command/workflow-act.ts");
-  grammar.handle(reasoned(act("cancel", "ask runs to stop; they clean up first")), async () => (await acts()).workflowCancel);
-  grammar.handle(reasoned(act("terminate", "end runs at once, without clean-up")), async () => (await acts()).workflowTerminate);
-  grammar.handle(
-    reasoned(act("pause", "hold runs: nothing of them begins until they are unpaused")),
-    async () => (await acts()).workflowPause,
-  );
-  grammar.handle(reasoned(act("unpause", "let paused runs go on").alias("resume")), async () => (await acts()).workflowUnpause);
-  grammar.handle(
-    clientOptions(
-      act("retry", "let blocked runs go on")
-        .option("--newest", "on the newest deployment of their workflow")
-        .option("--bundle <sha256>", "on this bundle"),
-    ),
-    async () => (await acts()).workflowRetry,
-  );
+  actCommands(workflow, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
 }
 
 function auditCommands(root: Command, grammar: Grammar): void {

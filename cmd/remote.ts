@@ -7,6 +7,7 @@ import { bytesEqual, HopError, toHex } from "#core/base";
 import {
   type CallReply,
   type CallRequestInit,
+  type Deployment,
   type DeployReply,
   type DeployRequestInit,
   type DescribeReply,
@@ -23,6 +24,7 @@ import {
   type ResultRequestInit,
   type ResumeReply,
   type ResumeRequestInit,
+  type RouteRequestInit,
   RunStatus,
   type SignalReply,
   type SignalRequestInit,
@@ -64,6 +66,7 @@ export interface Remote {
   describe(run: string): Promise<DescribeReply>;
   history(request: HistoryRequestInit): AsyncIterable<HistoryChunk>;
   deploy(request: DeployRequestInit): Promise<DeployReply>;
+  routeDeployment(request: RouteRequestInit): Promise<Deployment>;
   listDeployments(namespace: string): Promise<ListDeploymentsReply>;
   /** Bytes as the server sent them. */
   blob(sha256: Uint8Array): Promise<Uint8Array>;

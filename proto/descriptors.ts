@@ -123,6 +123,7 @@ export const clientMethods = {
   ),
   getHistory: method(m.getHistory, c.encodeHistoryRequest, c.decodeHistoryRequest, c.encodeHistoryChunk, c.decodeHistoryChunk),
   deploy: method(m.deploy, c.encodeDeployRequest, c.decodeDeployRequest, c.encodeDeployReply, c.decodeDeployReply),
+  routeDeployment: method(m.routeDeployment, c.encodeRouteRequest, c.decodeRouteRequest, c.encodeRouteReply, c.decodeRouteReply),
   listDeployments: method(
     m.listDeployments,
     c.encodeListDeploymentsRequest,

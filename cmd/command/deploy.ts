@@ -14,7 +14,11 @@ interface Deployed {
   readonly file: string;
 }
 
-export async function deploy(context: Context, options: GlobalOptions, files: string[]): Promise<ExitCode> {
+export interface DeployOptions extends GlobalOptions {
+  readonly hold?: boolean;
+}
+
+export async function deploy(context: Context, options: DeployOptions, files: string[]): Promise<ExitCode> {
   const namespace = namespaceName(options, context.env);
   const bundles: FileBundle[] = [];
   for (const file of existingFiles(files, "workflow file")) bundles.push(await bundleFile(file));
@@ -22,7 +26,7 @@ export async function deploy(context: Context, options: GlobalOptions, files: st
   return withRemote(context, options, async (remote) => {
     const deployed: Deployed[] = [];
     for (const { file, bytes, workflows } of bundles) {
-      const reply = await remote.deploy({ namespace, code: bytes, types: [...workflows] });
+      const reply = await remote.deploy({ namespace, code: bytes, types: [...workflows], held: options.hold ?? false });
       for (const type of workflows)
         deployed.push({ type, version: reply.version, bundle: toHex(reply.bundle), bytes: bytes.length, file: shownFile(file) });
     }

@@ -35,6 +35,9 @@ const commands: PlacementCommand[] = [
   { kind: "set-entry", class: "policy", name: "p", value: new Uint8Array(0), removed: true, expected: 3 },
   { kind: "set-entry", class: "policy", name: "p", value: Uint8Array.of(1), expected: 0 },
   { kind: "deploy", namespace: "n", deploy: { bundle: new Uint8Array(32).fill(4), size: 100, types: ["a", "b"] } },
+  { kind: "deploy", namespace: "n", deploy: { bundle: new Uint8Array(32).fill(4), size: 100, types: ["a"], held: true } },
+  { kind: "route", namespace: "n", route: { type: "a", version: 3, reason: "it is good" } },
+  { kind: "route", namespace: "n", route: { type: "a", version: 3, percent: 0, reason: "" } },
 ];
 
 const replies: PlacementReply[] = [

@@ -57,6 +57,10 @@ function wired(command: PlacementCommand): PlacementCommandInit {
     }
     case "deploy":
       return { kind: "deploy", value: { namespace: command.namespace, ...command.deploy, type: command.deploy.types } };
+    case "route": {
+      const { percent, ...same } = command.route;
+      return { kind: "route", value: { namespace: command.namespace, ...same, ramp: percent !== undefined, percent: percent ?? 0 } };
+    }
     default:
       return unreachable(command);
   }
@@ -118,8 +122,12 @@ export function decodeCommand(bytes: Uint8Array): PlacementCommand {
       return { kind: "set-entry", class: entryClass, name, value, ...set({ removed }), ...(checked ? { expected } : {}) };
     }
     case "deploy": {
-      const { namespace, bundle, size, type } = message.value;
-      return { kind: "deploy", namespace, deploy: { bundle, size, types: type } };
+      const { namespace, bundle, size, type, held } = message.value;
+      return { kind: "deploy", namespace, deploy: { bundle, size, types: type, ...set({ held }) } };
+    }
+    case "route": {
+      const { namespace, type, version, ramp, percent, reason } = message.value;
+      return { kind: "route", namespace, route: { type, version, reason, ...(ramp ? { percent } : {}) } };
     }
     case "unknown":
       throw new CodecError("Cannot read a command to placement: this version does not know its kind");

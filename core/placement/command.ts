@@ -2,7 +2,7 @@
 import type { Barrier, Index, Key, NodeId, Rejection, RequestId, ShardId, Term } from "#core/base";
 import type { Identity, NodeInfo } from "#proto";
 import type { SetEntry } from "./entry.ts";
-import type { Deploy } from "./registry.ts";
+import type { Deploy, Route } from "./registry.ts";
 import type { ReplicaSet } from "./shard-entry.ts";
 
 /** Makes the cluster, of one node (number 1) that holds every replica. */
@@ -148,7 +148,8 @@ export type PlacementCommand =
   | CancelChange
   | SetReplication
   | ({ readonly kind: "set-entry" } & SetEntry)
-  | { readonly kind: "deploy"; readonly namespace: string; readonly deploy: Deploy };
+  | { readonly kind: "deploy"; readonly namespace: string; readonly deploy: Deploy }
+  | { readonly kind: "route"; readonly namespace: string; readonly route: Route };
 
 export interface PlacementInput {
   readonly nowMs: number;

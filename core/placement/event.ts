@@ -4,10 +4,12 @@ import {
   type ChangeCancelled,
   type ClusterCreated,
   type ClusterRestored,
+  type DeploymentRouted,
   decodeBundleDeployed,
   decodeChangeCancelled,
   decodeClusterCreated,
   decodeClusterRestored,
+  decodeDeploymentRouted,
   decodeEntrySet,
   decodeLeadershipGranted,
   decodeMergeDecided,
@@ -29,6 +31,7 @@ import {
   encodeChangeCancelled,
   encodeClusterCreated,
   encodeClusterRestored,
+  encodeDeploymentRouted,
   encodeEntrySet,
   encodeLeadershipGranted,
   encodeMergeDecided,
@@ -85,7 +88,9 @@ export type MapEvent =
   | { readonly kind: typeof EventKind.mergeDone; readonly body: MergeDone }
   | { readonly kind: typeof EventKind.changeCancelled; readonly body: ChangeCancelled };
 
-export type DeployEvent = { readonly kind: typeof EventKind.bundleDeployed; readonly body: BundleDeployed };
+export type DeployEvent =
+  | { readonly kind: typeof EventKind.bundleDeployed; readonly body: BundleDeployed }
+  | { readonly kind: typeof EventKind.deploymentRouted; readonly body: DeploymentRouted };
 export type EntryEvent = { readonly kind: typeof EventKind.entrySet; readonly body: EntrySet };
 
 export type PlacementEvent = ClusterEvent | NodeEvent | MapEvent | DeployEvent | EntryEvent;
@@ -129,6 +134,8 @@ export function encodeBody(w: Writer, e: PlacementEvent): void {
       return encodeChangeCancelled(w, e.body);
     case EventKind.bundleDeployed:
       return encodeBundleDeployed(w, e.body);
+    case EventKind.deploymentRouted:
+      return encodeDeploymentRouted(w, e.body);
     case EventKind.entrySet:
       return encodeEntrySet(w, e.body);
   }
@@ -173,6 +180,8 @@ export function decodeBody(kind: number, payload: Uint8Array): PlacementEvent | 
       return { kind, body: fromBytes(decodeChangeCancelled, payload) };
     case EventKind.bundleDeployed:
       return { kind, body: fromBytes(decodeBundleDeployed, payload) };
+    case EventKind.deploymentRouted:
+      return { kind, body: fromBytes(decodeDeploymentRouted, payload) };
     case EventKind.entrySet:
       return { kind, body: fromBytes(decodeEntrySet, payload) };
     default:

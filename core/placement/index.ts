@@ -33,7 +33,7 @@ export { planCluster } from "./plan/plan.ts";
 export type { NodeReport, PlanInput, PlanOptions, PlanStep, ShardLoadReport } from "./plan/plan-input.ts";
 export { planDefaults } from "./plan/plan-input.ts";
 export { decodeReport, encodeReport } from "./plan/report-codec.ts";
-export type { Deploy, DeployedType, NamespaceDeployments } from "./registry.ts";
+export type { Deploy, DeployedType, DeployedVersion, NamespaceDeployments, Route } from "./registry.ts";
 export {
   leaseEpochsSkipped,
   type RestoredCluster,
@@ -46,5 +46,5 @@ export type { PendingChange, ReplicaSet, RetiredShard, ShardEntry, ShardLease } 
 export { holders, isSettled, isVoter, sameNodes } from "./shard-entry.ts";
 export type { PlacementCheckpoint, PlacementRow } from "./unsaved-parts.ts";
 export type { ClusterView } from "./view.ts";
-export { deployedTypes, emptyView, leaderOf, newestBundle, shardAt, shardOf } from "./view.ts";
+export { bundleFor, deployedTypes, emptyView, leaderOf, shardAt, shardOf } from "./view.ts";
 export { applyChanges, decodeView, encodeChanges, encodeView } from "./view-codec.ts";

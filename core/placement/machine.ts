@@ -40,13 +40,22 @@ import { decodeBody, encodeBody } from "./event.ts";
 import { decideCancelChange, decideFrozen, decideMergeCancel, decideMergeDone, decideWantMerge, decideWantSplit } from "./key-change.ts";
 import { decideBootstrap, decideJoin, decideLeave, decideRemove, decideReplication } from "./membership.ts";
 import { applyEvent, clusterPartition, emptyState, type PlacementState, partOf } from "./placement-state.ts";
-import { type Deploy, type DeployedType, decideDeploy, deployedVersion, deployPartition, emptyNamespace } from "./registry.ts";
+import {
+  type Deploy,
+  type DeployedType,
+  decideDeploy,
+  decideRoute,
+  deployedVersion,
+  deployPartition,
+  emptyNamespace,
+  type Route,
+} from "./registry.ts";
 import { decideLease, decideReplicasChanged, decideWantReplicas } from "./replicas.ts";
 import { applyRestored } from "./restored.ts";
 import { encodePart, loadPart } from "./saved-state.ts";
 import { orderedRanges } from "./shard-map.ts";
 import { type PlacementCheckpoint, UnsavedParts } from "./unsaved-parts.ts";
-import { type ClusterView, deployedTypes, newestBundle, viewOf } from "./view.ts";
+import { bundleFor, type ClusterView, deployedTypes, viewOf } from "./view.ts";
 
 const schemaId = 1;
 
@@ -147,7 +156,7 @@ export class PlacementMachine {
 
   /** Bundle that a new run of the type is pinned to. */
   newest(namespace: string, type: string): Uint8Array | undefined {
-    return newestBundle(this.view(), namespace, type);
+    return bundleFor(this.view(), namespace, { type });
   }
 
   /** Newest deployment of each type, by type. */
@@ -296,6 +305,8 @@ function decide(state: PlacementState, command: PlacementCommand): Decision {
       return decideEntry(state, command);
     case "deploy":
       return decideDeployment(state, command.namespace, command.deploy);
+    case "route":
+      return decideRouting(state, command.namespace, command.route);
     default:
       return unreachable(command);
   }
@@ -307,6 +318,13 @@ function decideDeployment(state: PlacementState, namespace: string, deploy: Depl
   if (body === undefined) return decided({ kind: "version", version: deployedVersion(deployments, deploy) });
   const event = { kind: EventKind.bundleDeployed, body };
   return decided({ kind: "version", version: body.version }, { partition: deployPartition(namespace), event });
+}
+
+function decideRouting(state: PlacementState, namespace: string, route: Route): Decision {
+  const body = decideRoute(state.namespaces.get(namespace) ?? emptyNamespace(namespace), route);
+  if (body === undefined) return decided({ kind: "done" });
+  if ("reject" in body) return refused(body.reject, body.message);
+  return decided({ kind: "done" }, { partition: deployPartition(namespace), event: { kind: EventKind.deploymentRouted, body } });
 }
 
 function decideEntry(state: PlacementState, set: SetEntry): Decision {

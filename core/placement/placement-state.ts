@@ -12,7 +12,7 @@ import { EventKind, type Identity, type NodeInfo, type ReplicationSetting, type 
 import { applyEntry, type Entry, entryOfPartition } from "./entry.ts";
 import type { NodeEvent, PlacementEvent } from "./event.ts";
 import { emptyInfo, type NodeEntry, nodeOfPartition } from "./node-entry.ts";
-import { applyDeploy, emptyNamespace, type NamespaceDeployments, namespaceOfDeploy } from "./registry.ts";
+import { applyDeploy, applyRoute, emptyNamespace, type NamespaceDeployments, namespaceOfDeploy } from "./registry.ts";
 import { applyMap, emptyMap, type LoggedAt, type ShardMap } from "./shard-map.ts";
 
 export const clusterPartition = "cluster" as Partition;
@@ -84,6 +84,11 @@ export function applyEvent(state: PlacementState, partition: Partition, event: P
     case EventKind.bundleDeployed: {
       const namespace = present(namespaceOfDeploy(partition), `namespace of ${partition}`);
       state.namespaces.set(namespace, applyDeploy(state.namespaces.get(namespace) ?? emptyNamespace(namespace), event.body, at));
+      return;
+    }
+    case EventKind.deploymentRouted: {
+      const namespace = present(namespaceOfDeploy(partition), `namespace of ${partition}`);
+      state.namespaces.set(namespace, applyRoute(state.namespaces.get(namespace) ?? emptyNamespace(namespace), event.body, at));
       return;
     }
     case EventKind.entrySet:

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { asNodeId, asShardId, keyMax, Prng } from "#core/base";
 import { CodecError } from "#proto";
 import { Placement, pair } from "./machine-fixture.ts";
-import { emptyView, newestBundle } from "./view.ts";
+import { bundleFor, emptyView } from "./view.ts";
 import { applyChanges, decodeView, encodeChanges, encodeView } from "./view-codec.ts";
 
 /** Something of everything. */
@@ -28,7 +28,7 @@ describe("a view", () => {
     const back = decodeView(bytes);
     bytes.fill(0);
     expect(back).toEqual(view);
-    expect(newestBundle(back, "n", "a")).toEqual(new Uint8Array(32).fill(3));
+    expect(bundleFor(back, "n", { type: "a" })).toEqual(new Uint8Array(32).fill(3));
     expect(decodeView(encodeView(emptyView))).toEqual(emptyView);
   });
 
@@ -53,6 +53,9 @@ describe("a view", () => {
           namespace: "m",
           deploy: { bundle: new Uint8Array(32).fill(prng.below(200)), size: 9, types: ["c"] },
         }),
+      () =>
+        placement.do({ kind: "deploy", namespace: "n", deploy: { bundle: new Uint8Array(32).fill(4), size: 9, types: ["a"], held: true } }),
+      () => placement.do({ kind: "route", namespace: "n", route: { type: "a", version: 2, percent: 30, reason: "try it" } }),
     ];
     for (const change of changes) {
       const before = placement.view;

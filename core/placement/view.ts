@@ -9,7 +9,7 @@ import type { ReplicationSetting } from "#proto";
 import { type Entry, entryPartition } from "./entry.ts";
 import type { NodeEntry } from "./node-entry.ts";
 import type { PlacementState } from "./placement-state.ts";
-import type { DeployedType, NamespaceDeployments } from "./registry.ts";
+import { bundleOfStart, type DeployedType, type NamespaceDeployments } from "./registry.ts";
 import type { RetiredShard, ShardEntry } from "./shard-entry.ts";
 import { orderedRanges, ownerOf } from "./shard-map.ts";
 
@@ -130,12 +130,13 @@ export function shardAt(view: ClusterView, key: Key): ShardEntry | undefined {
 export const shardOf = (view: ClusterView, shard: ShardId): ShardEntry | undefined =>
   shard === 0 ? view.placement : view.shards.get(shard);
 
-/** Bundle that a new run of the type is pinned to. */
-export function newestBundle(view: ClusterView, namespace: string, type: string): Uint8Array | undefined {
-  return view.deployments.get(namespace)?.types.get(type)?.bundle;
+/** Bundle that a start of `run` is pinned to; without one, that of the current version of the type. */
+export function bundleFor(view: ClusterView, namespace: string, { type, run }: { readonly type: string; readonly run?: string }) {
+  const deployed = view.deployments.get(namespace)?.types.get(type);
+  return deployed === undefined || run === undefined ? deployed?.bundle : bundleOfStart(deployed, run);
 }
 
-/** Newest deployment of each type, by type. */
+/** The types of a namespace, in alphabetical order. */
 export function deployedTypes(view: ClusterView, namespace: string): DeployedType[] {
   return [...(view.deployments.get(namespace)?.types.values() ?? [])].sort((a, b) => (a.type < b.type ? -1 : 1));
 }

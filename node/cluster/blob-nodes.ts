@@ -21,9 +21,10 @@ export function blobNodes(placement: Placement): BlobNodes {
   };
 }
 
-/** Code that new runs are started on. */
+/** Code that new runs are started on, or may be again. */
 export function* bundlesIn(view: ClusterView): Generator<Uint8Array> {
-  for (const { types } of view.deployments.values()) for (const { bundle } of types.values()) yield bundle;
+  for (const { types } of view.deployments.values())
+    for (const { versions } of types.values()) for (const { bundle } of versions) yield bundle;
 }
 
 const largestOdd = (count: number) => Math.max(1, count % 2 === 0 ? count - 1 : count);

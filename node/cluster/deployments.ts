@@ -1,6 +1,6 @@
 /** Deployments as clients see and change them: placement's, read from this node's view of it. */
 import { HopError } from "#core/base";
-import { type Deploy, type DeployedType, deployedTypes, newestBundle } from "#core/placement";
+import { bundleFor, type Deploy, type DeployedType, deployedTypes, type Route } from "#core/placement";
 import type { Identity } from "#proto";
 import type { Deployments } from "../service/calls.ts";
 import type { DeploymentRegistry } from "../service/client-service.ts";
@@ -16,8 +16,8 @@ export class ClusterDeployments implements Deployments, DeploymentRegistry {
     this.placement = placement;
   }
 
-  newest(namespace: string, type: string): Uint8Array | undefined {
-    return newestBundle(this.placement.view, namespace, type);
+  bundle(namespace: string, of: { readonly type: string; readonly run?: string }): Uint8Array | undefined {
+    return bundleFor(this.placement.view, namespace, of);
   }
 
   types(namespace: string): string[] {
@@ -41,4 +41,23 @@ export class ClusterDeployments implements Deployments, DeploymentRegistry {
     await this.placement.until(isSeen, seenMsMax, `deployment ${version} of namespace ${namespace}`).catch(() => {});
     return version;
   }
+
+  /** Resolves with the type as it is then, when the change is committed and this node knows it. Rejects with `HopError`. */
+  async route(identity: Identity, namespace: string, route: Route): Promise<DeployedType> {
+    const before = this.placement.view.version;
+    const reply = await this.placement.demand(identity, { kind: "route", namespace, route });
+    if (reply.kind !== "done") throw new HopError("INTERNAL", `Placement answered a routing with ${reply.kind}, want that it is done`);
+    const found = () => this.deployments(namespace).find((each) => each.type === route.type);
+    const isSeen = () => this.placement.view.version > before && isRouted(found(), route);
+    if (!isRouted(found(), route)) await this.placement.until(isSeen, seenMsMax, `the routing of ${route.type}`).catch(() => {});
+    const deployed = found();
+    if (deployed === undefined)
+      throw new HopError("WORKFLOW_NOT_DEPLOYED", `Workflow ${route.type} is not deployed in namespace ${namespace}`);
+    return deployed;
+  }
+}
+
+function isRouted(deployed: DeployedType | undefined, { version, percent }: Route): boolean {
+  if (percent === undefined) return deployed?.version === version && deployed.ramp === undefined;
+  return percent === 0 ? deployed?.ramp?.version !== version : deployed?.ramp?.version === version && deployed.ramp.percent === percent;
 }

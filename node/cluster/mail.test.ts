@@ -28,7 +28,7 @@ const envelope: Envelope = {
   ],
 };
 
-const none: NewestBundles = { newest: () => undefined, refresh: () => Promise.resolve() };
+const none: NewestBundles = { bundle: () => undefined, refresh: () => Promise.resolve() };
 const roadOf = ({ self, peer, router, shards }: RoutingNode, bundles = none) =>
   new MailRoad({ self, net: peer.net, router, shards, bundles });
 const send = (road: MailRoad, sent = envelope) => new Promise<EnvelopeAnswer>((resolve) => road.send(to, sent, resolve));
@@ -77,7 +77,7 @@ test("a start gets the code that is newest where it arrives, asked for where it 
   const asked: string[] = [];
   let isKnown = false;
   const bundles: NewestBundles = {
-    newest: (namespace, type) => {
+    bundle: (namespace, { type }) => {
       asked.push(`${namespace} ${type}`);
       return type === "known" || (type === "new" && isKnown) ? deployed : undefined;
     },
@@ -94,7 +94,7 @@ test("a start gets the code that is newest where it arrives, asked for where it 
   await send(road, { ...envelope, message: [startOf("new", noBytes), startOf("nobody's", noBytes)] });
   expect(port.envelopes.at(-1)?.message.map(({ start }) => start?.bundle)).toEqual([deployed, noBytes]);
   const { length } = port.envelopes;
-  roadOf(b, { newest: () => undefined, refresh: () => Promise.reject(new HopError("STORE_UNAVAILABLE", "placement has no leader")) });
+  roadOf(b, { bundle: () => undefined, refresh: () => Promise.reject(new HopError("STORE_UNAVAILABLE", "placement has no leader")) });
   expect(await send(road, sent)).toMatchObject({ rejection: { reject: "STORE_UNAVAILABLE" } });
   expect(port.envelopes.length).toBe(length);
 });

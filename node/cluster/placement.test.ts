@@ -91,10 +91,10 @@ test("a deployment through one node is known there when it is answered, and else
   second.placement.start();
   const [here, there] = [new ClusterDeployments(second.placement), new ClusterDeployments(third.placement)];
   expect(await here.deploy(ada, "default", deploy())).toBe(1);
-  expect(here.newest("default", "order")).toEqual(bundle);
-  expect(there.newest("default", "order")).toBeUndefined();
+  expect(here.bundle("default", { type: "order" })).toEqual(bundle);
+  expect(there.bundle("default", { type: "order" })).toBeUndefined();
   await there.refresh();
-  expect([there.newest("default", "order"), there.types("default")]).toEqual([bundle, ["order"]]);
+  expect([there.bundle("default", { type: "order" }), there.types("default")]).toEqual([bundle, ["order"]]);
 });
 
 describe("reports", () => {

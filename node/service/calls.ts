@@ -45,8 +45,8 @@ export interface Caller {
 
 /** What the edge has to know of deployments. */
 export interface Deployments {
-  /** Newest bundle of a type. */
-  newest(namespace: string, type: string): Uint8Array | undefined;
+  /** On which bundle a start of `run` begins; without one, that of the type's current version. */
+  bundle(namespace: string, of: { readonly type: string; readonly run?: string }): Uint8Array | undefined;
   /** Types deployed in a namespace, in alphabetical order. */
   types(namespace: string): string[];
   /** Learns of what was deployed through other nodes until now. Rejects with `HopError` where that can't be known. */
@@ -125,7 +125,7 @@ export class Calls {
 
   private prepareStart(draft: ReturnType<typeof checkStart>): Prepared {
     const isPinned = draft.bundle.length > 0;
-    const bundle = isPinned ? draft.bundle : this.deployments.newest(draft.namespace, draft.type);
+    const bundle = isPinned ? draft.bundle : this.deployments.bundle(draft.namespace, draft);
     const admitted = this.edge.admit([draft.input, draft.signal?.payload]);
     if (bundle === undefined) return this.prepareUnknown(draft, admitted);
     const known = isPinned ? this.edge.requireBlob(bundle, `Cannot start ${draft.run} on the bundle it names`) : undefined;
@@ -137,7 +137,7 @@ export class Calls {
   private prepareUnknown(draft: ReturnType<typeof checkStart>, admitted: Promise<void> | undefined): Prepared {
     const find = async (): Promise<void> => {
       await Promise.all([this.deployments.refresh(), admitted]);
-      prepared.command = { ...draft, bundle: this.newest(draft.namespace, draft.type, `Cannot start ${draft.run}`) };
+      prepared.command = { ...draft, bundle: this.current(draft.namespace, draft, `Cannot start ${draft.run}`) };
     };
     const prepared: Prepared = { command: draft, ready: find(), waitMs: 0 };
     return prepared;
@@ -158,14 +158,16 @@ export class Calls {
     const summary = (await this.router.describe(runPartition(command.run)))?.summary;
     if (summary === undefined) throw new HopError("RUN_NOT_FOUND", `Cannot resume ${command.run}: there is no such run`);
     if (m.newest) await this.deployments.refresh();
-    const bundle = m.newest ? this.newest(namespaceOf(command.run), summary.type, `Cannot resume ${command.run}`) : summary.bundle;
+    const bundle = m.newest
+      ? this.current(namespaceOf(command.run), { type: summary.type }, `Cannot resume ${command.run}`)
+      : summary.bundle;
     return { command: { ...command, bundle }, ready: undefined, waitMs: 0 };
   }
 
-  private newest(namespace: string, type: string, doing: string): Uint8Array {
-    const bundle = this.deployments.newest(namespace, type);
+  private current(namespace: string, of: { readonly type: string; readonly run?: string }, doing: string): Uint8Array {
+    const bundle = this.deployments.bundle(namespace, of);
     if (bundle !== undefined) return bundle;
-    throw new HopError("WORKFLOW_NOT_DEPLOYED", `${doing}: ${this.missing(namespace, type)}`);
+    throw new HopError("WORKFLOW_NOT_DEPLOYED", `${doing}: ${this.missing(namespace, of.type)}`);
   }
 
   private missing(namespace: string, type: string): string {

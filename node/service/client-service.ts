@@ -5,9 +5,10 @@
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunAddress, RunId } from "#core/base";
 import { asSeq, errorText, HopError, isSchedule, limits, runOf, runPartition, schedulePartition } from "#core/base";
-import type { DeployedType } from "#core/placement";
+import type { DeployedType, Route } from "#core/placement";
 import type {
   BlobChunkInit,
+  DeploymentInit,
   DeployReplyInit,
   DeployRequest,
   DescribeReply,
@@ -16,6 +17,8 @@ import type {
   Identity,
   ListReplyInit,
   ListRequest,
+  RouteReplyInit,
+  RouteRequest,
 } from "#proto";
 import { RunStatus } from "#proto";
 import { type Connection, serveConnections, sessionCodec } from "#proto/connection";
@@ -28,7 +31,7 @@ import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { preview } from "./schedules.ts";
 import { Session } from "./session.ts";
 import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
-import { checkAddress, checkBlobHash, checkDeploy, checkList, checkNamespace } from "./validate.ts";
+import { checkAddress, checkBlobHash, checkDeploy, checkList, checkNamespace, checkRoute } from "./validate.ts";
 
 /** Blobs as the service hands them out. */
 export interface ReadableBlobs extends BlobStore {
@@ -47,8 +50,9 @@ export interface DeploymentRegistry {
   deploy(
     identity: Identity,
     namespace: string,
-    deploy: { readonly bundle: Uint8Array; readonly size: number; readonly types: readonly string[] },
+    deploy: { readonly bundle: Uint8Array; readonly size: number; readonly types: readonly string[]; readonly held?: boolean },
   ): Promise<number>;
+  route(identity: Identity, namespace: string, route: Route): Promise<DeployedType>;
 }
 
 export interface ClientServiceParts {
@@ -112,6 +116,7 @@ export class ClientService {
     addUnary(server, edge, m.listSchedules, (value) => this.parts.runs.list({ ...checkList(value), schedules: true }));
     addUnary(server, edge, m.previewSchedule, (value) => preview(value, Date.now()));
     addUnary(server, edge, m.deploy, (value, call) => this.deploy(checkDeploy(value), call));
+    addUnary(server, edge, m.routeDeployment, (value, call) => this.route(value, call));
     addUnary(server, edge, m.listDeployments, (value) => this.deployments(checkNamespace("list deployments", value.namespace)));
     addUnary(server, edge, m.listNodes, () => this.parts.nodes?.nodes() ?? {});
     addServerStream(server, edge, m.getHistory, (value, call) => this.history(value, call));
@@ -185,15 +190,22 @@ export class ClientService {
   private async deploy(request: DeployRequest, call: Call): Promise<DeployReplyInit> {
     const { blobs, registry } = this.parts;
     const { sha256, size } = await blobs.put(request.code);
-    const version = await registry.deploy(call.identity, request.namespace, { bundle: sha256, size, types: request.types });
+    const version = await registry.deploy(call.identity, request.namespace, {
+      bundle: sha256,
+      size,
+      types: request.types,
+      held: request.held,
+    });
     return { bundle: sha256, version };
   }
 
   private deployments(namespace: string) {
-    const deployment = this.parts.registry
-      .deployments(namespace)
-      .map(({ type, bundle, version, deployedMs }) => ({ type, bundle, version, deployedMs }));
-    return { deployment };
+    return { deployment: this.parts.registry.deployments(namespace).map(deploymentOf) };
+  }
+
+  private async route(request: RouteRequest, call: Call): Promise<RouteReplyInit> {
+    const { namespace, route } = checkRoute(request);
+    return { deployment: deploymentOf(await this.parts.registry.route(call.identity, namespace, route)) };
   }
 
   private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
@@ -245,4 +257,9 @@ function lacking(partition: Partition, verb: string): HopError {
   return isSchedule(partition)
     ? new HopError("SCHEDULE_NOT_FOUND", `Cannot ${verb} schedule ${name}: there is no such schedule`)
     : new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${name}: there is no such run`);
+}
+
+function deploymentOf({ type, bundle, version, deployedMs, previous, versions, ramp }: DeployedType): DeploymentInit {
+  const known = versions.map((one) => ({ version: one.version, bundle: one.bundle, deployedMs: one.deployedMs, identity: one.identity }));
+  return { type, bundle, version, deployedMs, previous, known, rampVersion: ramp?.version, rampPercent: ramp?.percent };
 }

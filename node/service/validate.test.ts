@@ -147,10 +147,10 @@ describe("requests to a run", () => {
     expect(checkList(list).limit).toBe(100);
     expect(refusal(() => checkList({ ...list, limit: 1001, deadLetters: false })).message).toContain("at most 1000");
     expect(refusal(() => checkList({ ...list, status: 99 })).message).toContain("status");
-    expect(refusal(() => checkDeploy({ namespace: "default", code: new Uint8Array(0), types: ["a"] })).message).toContain(
+    expect(refusal(() => checkDeploy({ namespace: "default", code: new Uint8Array(0), types: ["a"], held: false })).message).toContain(
       '"code" is empty',
     );
-    expect(refusal(() => checkDeploy({ namespace: "default", code: new Uint8Array(1), types: [] })).message).toContain(
+    expect(refusal(() => checkDeploy({ namespace: "default", code: new Uint8Array(1), types: [], held: false })).message).toContain(
       "declares no workflow",
     );
     expect(refusal(() => checkBlobHash(new Uint8Array(5))).message).toContain("has 5 bytes, want 32");

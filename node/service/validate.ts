@@ -6,6 +6,7 @@
  */
 import type { RunId } from "#core/base";
 import { HopError, limits, nameProblem, namespaceProblem, parseAddress, type RunAddress, utf8Bytes } from "#core/base";
+import type { Route } from "#core/placement";
 import { contentions } from "#core/run";
 import type { Command } from "#core/shard";
 import type {
@@ -19,6 +20,7 @@ import type {
   ReplayDeadLetterRequest,
   ResultRequest,
   ResumeRequest,
+  RouteRequest,
   SignalRequest,
   StartRequest,
   StartSignal,
@@ -221,6 +223,15 @@ export function checkDeploy(m: DeployRequest): DeployRequest {
   if (m.types.length > deployedTypesMax) throw bad(doing, "types", `has ${m.types.length} names, want at most ${deployedTypesMax}`);
   for (const type of m.types) checkName(doing, "types", type);
   return m;
+}
+
+export function checkRoute(m: RouteRequest): { readonly namespace: string; readonly route: Route } {
+  const doing = "route a deployment";
+  const namespace = checkNamespace(doing, m.namespace);
+  const route = { type: checkName(doing, "type", m.type), version: m.version, reason: checkText(doing, "reason", m.reason) };
+  if (!m.ramp && m.percent > 0) throw bad(doing, "percent", `is ${m.percent} without "ramp", want both or none`);
+  if (m.percent > 99) throw bad(doing, "percent", `is ${m.percent}, want 0 to 99; without "ramp" all starts go there`);
+  return { namespace, route: m.ramp ? { ...route, percent: m.percent } : route };
 }
 
 export function checkBlobHash(sha256: Uint8Array): Uint8Array {

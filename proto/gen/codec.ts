@@ -461,6 +461,7 @@ export const EventKind = {
   mergeDecided: 143,
   mergeDone: 144,
   changeCancelled: 145,
+  deploymentRouted: 146,
   entrySet: 150,
   scheduleCreated: 160,
   scheduleUpdated: 161,
@@ -2815,12 +2816,14 @@ export interface BundleDeployed {
   size: number;
   types: string[];
   version: number;
+  held: boolean;
 }
 export interface BundleDeployedInit {
   bundle?: Uint8Array | undefined;
   size?: number | undefined;
   types?: readonly string[] | undefined;
   version?: number | undefined;
+  held?: boolean | undefined;
 }
 
 export function encodeBundleDeployed(w: Writer, m: BundleDeployedInit): void {
@@ -2828,6 +2831,7 @@ export function encodeBundleDeployed(w: Writer, m: BundleDeployedInit): void {
   if (m.size !== undefined && m.size !== 0) { w.varint(16); w.varint(m.size); }
   if (m.types !== undefined) for (const item of m.types) { w.text(26, item); }
   if (m.version !== undefined && m.version !== 0) { w.varint(32); w.varint(m.version); }
+  if (m.held === true) { w.varint(40); w.varint(1); }
 }
 
 export function decodeBundleDeployed(r: Reader, end: number): BundleDeployed {
@@ -2835,6 +2839,7 @@ export function decodeBundleDeployed(r: Reader, end: number): BundleDeployed {
   let size_: number = 0;
   const types_: string[] = [];
   let version_: number = 0;
+  let held_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -2843,11 +2848,57 @@ export function decodeBundleDeployed(r: Reader, end: number): BundleDeployed {
       case 16: size_ = r.varint(); break;
       case 26: types_.push(r.text(end)); break;
       case 32: version_ = r.varint(); break;
+      case 40: held_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { bundle: bundle_, size: size_, types: types_, version: version_ };
+  return { bundle: bundle_, size: size_, types: types_, version: version_, held: held_ };
+}
+
+export interface DeploymentRouted {
+  type: string;
+  version: number;
+  rampVersion: number;
+  rampPercent: number;
+  reason: string;
+}
+export interface DeploymentRoutedInit {
+  type?: string | undefined;
+  version?: number | undefined;
+  rampVersion?: number | undefined;
+  rampPercent?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeDeploymentRouted(w: Writer, m: DeploymentRoutedInit): void {
+  if (m.type !== undefined && m.type !== "") { w.text(10, m.type); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+  if (m.rampVersion !== undefined && m.rampVersion !== 0) { w.varint(24); w.varint(m.rampVersion); }
+  if (m.rampPercent !== undefined && m.rampPercent !== 0) { w.varint(32); w.varint(m.rampPercent); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(42, m.reason); }
+}
+
+export function decodeDeploymentRouted(r: Reader, end: number): DeploymentRouted {
+  let type_: string = "";
+  let version_: number = 0;
+  let rampVersion_: number = 0;
+  let rampPercent_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: type_ = r.text(end); break;
+      case 16: version_ = r.varint(); break;
+      case 24: rampVersion_ = r.varint(); break;
+      case 32: rampPercent_ = r.varint(); break;
+      case 42: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { type: type_, version: version_, rampVersion: rampVersion_, rampPercent: rampPercent_, reason: reason_ };
 }
 
 export interface ClusterCreated {
@@ -8495,23 +8546,27 @@ export interface DeployRequest {
   namespace: string;
   code: Uint8Array;
   types: string[];
+  held: boolean;
 }
 export interface DeployRequestInit {
   namespace?: string | undefined;
   code?: Uint8Array | undefined;
   types?: readonly string[] | undefined;
+  held?: boolean | undefined;
 }
 
 export function encodeDeployRequest(w: Writer, m: DeployRequestInit): void {
   if (m.namespace !== undefined && m.namespace !== "") { w.text(10, m.namespace); }
   if (m.code !== undefined && m.code.length > 0) { w.field(18, m.code); }
   if (m.types !== undefined) for (const item of m.types) { w.text(26, item); }
+  if (m.held === true) { w.varint(32); w.varint(1); }
 }
 
 export function decodeDeployRequest(r: Reader, end: number): DeployRequest {
   let namespace_: string = "";
   let code_: Uint8Array = noBytes;
   const types_: string[] = [];
+  let held_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8519,11 +8574,87 @@ export function decodeDeployRequest(r: Reader, end: number): DeployRequest {
       case 10: namespace_ = r.text(end); break;
       case 18: code_ = r.view(end); break;
       case 26: types_.push(r.text(end)); break;
+      case 32: held_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, code: code_, types: types_ };
+  return { namespace: namespace_, code: code_, types: types_, held: held_ };
+}
+
+export interface RouteRequest {
+  namespace: string;
+  type: string;
+  version: number;
+  ramp: boolean;
+  percent: number;
+  reason: string;
+}
+export interface RouteRequestInit {
+  namespace?: string | undefined;
+  type?: string | undefined;
+  version?: number | undefined;
+  ramp?: boolean | undefined;
+  percent?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeRouteRequest(w: Writer, m: RouteRequestInit): void {
+  if (m.namespace !== undefined && m.namespace !== "") { w.text(10, m.namespace); }
+  if (m.type !== undefined && m.type !== "") { w.text(18, m.type); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(24); w.varint(m.version); }
+  if (m.ramp === true) { w.varint(32); w.varint(1); }
+  if (m.percent !== undefined && m.percent !== 0) { w.varint(40); w.varint(m.percent); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(50, m.reason); }
+}
+
+export function decodeRouteRequest(r: Reader, end: number): RouteRequest {
+  let namespace_: string = "";
+  let type_: string = "";
+  let version_: number = 0;
+  let ramp_: boolean = false;
+  let percent_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: namespace_ = r.text(end); break;
+      case 18: type_ = r.text(end); break;
+      case 24: version_ = r.varint(); break;
+      case 32: ramp_ = r.varint() !== 0; break;
+      case 40: percent_ = r.varint(); break;
+      case 50: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { namespace: namespace_, type: type_, version: version_, ramp: ramp_, percent: percent_, reason: reason_ };
+}
+
+export interface RouteReply {
+  deployment: Deployment | undefined;
+}
+export interface RouteReplyInit {
+  deployment?: DeploymentInit | undefined;
+}
+
+export function encodeRouteReply(w: Writer, m: RouteReplyInit): void {
+  if (m.deployment !== undefined) { { const mark = w.begin(10); encodeDeployment(w, m.deployment); w.close(mark); } }
+}
+
+export function decodeRouteReply(r: Reader, end: number): RouteReply {
+  let deployment_: Deployment | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: deployment_ = decodeDeployment(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { deployment: deployment_ };
 }
 
 export interface DeployReply {
@@ -8611,12 +8742,20 @@ export interface Deployment {
   bundle: Uint8Array;
   version: number;
   deployedMs: number;
+  previous: number;
+  known: DeploymentVersion[];
+  rampVersion: number;
+  rampPercent: number;
 }
 export interface DeploymentInit {
   type?: string | undefined;
   bundle?: Uint8Array | undefined;
   version?: number | undefined;
   deployedMs?: number | undefined;
+  previous?: number | undefined;
+  known?: readonly DeploymentVersionInit[] | undefined;
+  rampVersion?: number | undefined;
+  rampPercent?: number | undefined;
 }
 
 export function encodeDeployment(w: Writer, m: DeploymentInit): void {
@@ -8624,6 +8763,10 @@ export function encodeDeployment(w: Writer, m: DeploymentInit): void {
   if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
   if (m.version !== undefined && m.version !== 0) { w.varint(24); w.varint(m.version); }
   if (m.deployedMs !== undefined && m.deployedMs !== 0) { w.varint(32); w.varint(m.deployedMs); }
+  if (m.previous !== undefined && m.previous !== 0) { w.varint(40); w.varint(m.previous); }
+  if (m.known !== undefined) for (const item of m.known) { { const mark = w.begin(50); encodeDeploymentVersion(w, item); w.close(mark); } }
+  if (m.rampVersion !== undefined && m.rampVersion !== 0) { w.varint(56); w.varint(m.rampVersion); }
+  if (m.rampPercent !== undefined && m.rampPercent !== 0) { w.varint(64); w.varint(m.rampPercent); }
 }
 
 export function decodeDeployment(r: Reader, end: number): Deployment {
@@ -8631,6 +8774,10 @@ export function decodeDeployment(r: Reader, end: number): Deployment {
   let bundle_: Uint8Array = noBytes;
   let version_: number = 0;
   let deployedMs_: number = 0;
+  let previous_: number = 0;
+  const known_: DeploymentVersion[] = [];
+  let rampVersion_: number = 0;
+  let rampPercent_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8639,11 +8786,55 @@ export function decodeDeployment(r: Reader, end: number): Deployment {
       case 18: bundle_ = r.view(end); break;
       case 24: version_ = r.varint(); break;
       case 32: deployedMs_ = r.varint(); break;
+      case 40: previous_ = r.varint(); break;
+      case 50: known_.push(decodeDeploymentVersion(r, r.extent(end))); break;
+      case 56: rampVersion_ = r.varint(); break;
+      case 64: rampPercent_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { type: type_, bundle: bundle_, version: version_, deployedMs: deployedMs_ };
+  return { type: type_, bundle: bundle_, version: version_, deployedMs: deployedMs_, previous: previous_, known: known_, rampVersion: rampVersion_, rampPercent: rampPercent_ };
+}
+
+export interface DeploymentVersion {
+  version: number;
+  bundle: Uint8Array;
+  deployedMs: number;
+  identity: Identity | undefined;
+}
+export interface DeploymentVersionInit {
+  version?: number | undefined;
+  bundle?: Uint8Array | undefined;
+  deployedMs?: number | undefined;
+  identity?: IdentityInit | undefined;
+}
+
+export function encodeDeploymentVersion(w: Writer, m: DeploymentVersionInit): void {
+  if (m.version !== undefined && m.version !== 0) { w.varint(8); w.varint(m.version); }
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
+  if (m.deployedMs !== undefined && m.deployedMs !== 0) { w.varint(24); w.varint(m.deployedMs); }
+  if (m.identity !== undefined) { { const mark = w.begin(34); encodeIdentity(w, m.identity); w.close(mark); } }
+}
+
+export function decodeDeploymentVersion(r: Reader, end: number): DeploymentVersion {
+  let version_: number = 0;
+  let bundle_: Uint8Array = noBytes;
+  let deployedMs_: number = 0;
+  let identity_: Identity | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: version_ = r.varint(); break;
+      case 18: bundle_ = r.view(end); break;
+      case 24: deployedMs_ = r.varint(); break;
+      case 34: identity_ = decodeIdentity(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { version: version_, bundle: bundle_, deployedMs: deployedMs_, identity: identity_ };
 }
 
 export interface BlobRequest {
@@ -12420,6 +12611,10 @@ export interface DeployedTypeState {
   version: number;
   deployedMs: number;
   identity: Identity | undefined;
+  previous: number;
+  other: DeployedVersionState[];
+  rampVersion: number;
+  rampPercent: number;
 }
 export interface DeployedTypeStateInit {
   type?: string | undefined;
@@ -12427,6 +12622,10 @@ export interface DeployedTypeStateInit {
   version?: number | undefined;
   deployedMs?: number | undefined;
   identity?: IdentityInit | undefined;
+  previous?: number | undefined;
+  other?: readonly DeployedVersionStateInit[] | undefined;
+  rampVersion?: number | undefined;
+  rampPercent?: number | undefined;
 }
 
 export function encodeDeployedTypeState(w: Writer, m: DeployedTypeStateInit): void {
@@ -12435,6 +12634,10 @@ export function encodeDeployedTypeState(w: Writer, m: DeployedTypeStateInit): vo
   if (m.version !== undefined && m.version !== 0) { w.varint(24); w.varint(m.version); }
   if (m.deployedMs !== undefined && m.deployedMs !== 0) { w.varint(32); w.varint(m.deployedMs); }
   if (m.identity !== undefined) { { const mark = w.begin(42); encodeIdentity(w, m.identity); w.close(mark); } }
+  if (m.previous !== undefined && m.previous !== 0) { w.varint(48); w.varint(m.previous); }
+  if (m.other !== undefined) for (const item of m.other) { { const mark = w.begin(58); encodeDeployedVersionState(w, item); w.close(mark); } }
+  if (m.rampVersion !== undefined && m.rampVersion !== 0) { w.varint(64); w.varint(m.rampVersion); }
+  if (m.rampPercent !== undefined && m.rampPercent !== 0) { w.varint(72); w.varint(m.rampPercent); }
 }
 
 export function decodeDeployedTypeState(r: Reader, end: number): DeployedTypeState {
@@ -12443,6 +12646,10 @@ export function decodeDeployedTypeState(r: Reader, end: number): DeployedTypeSta
   let version_: number = 0;
   let deployedMs_: number = 0;
   let identity_: Identity | undefined;
+  let previous_: number = 0;
+  const other_: DeployedVersionState[] = [];
+  let rampVersion_: number = 0;
+  let rampPercent_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -12452,11 +12659,55 @@ export function decodeDeployedTypeState(r: Reader, end: number): DeployedTypeSta
       case 24: version_ = r.varint(); break;
       case 32: deployedMs_ = r.varint(); break;
       case 42: identity_ = decodeIdentity(r, r.extent(end)); break;
+      case 48: previous_ = r.varint(); break;
+      case 58: other_.push(decodeDeployedVersionState(r, r.extent(end))); break;
+      case 64: rampVersion_ = r.varint(); break;
+      case 72: rampPercent_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { type: type_, bundle: bundle_, version: version_, deployedMs: deployedMs_, identity: identity_ };
+  return { type: type_, bundle: bundle_, version: version_, deployedMs: deployedMs_, identity: identity_, previous: previous_, other: other_, rampVersion: rampVersion_, rampPercent: rampPercent_ };
+}
+
+export interface DeployedVersionState {
+  bundle: Uint8Array;
+  version: number;
+  deployedMs: number;
+  identity: Identity | undefined;
+}
+export interface DeployedVersionStateInit {
+  bundle?: Uint8Array | undefined;
+  version?: number | undefined;
+  deployedMs?: number | undefined;
+  identity?: IdentityInit | undefined;
+}
+
+export function encodeDeployedVersionState(w: Writer, m: DeployedVersionStateInit): void {
+  if (m.bundle !== undefined && m.bundle.length > 0) { w.field(10, m.bundle); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(16); w.varint(m.version); }
+  if (m.deployedMs !== undefined && m.deployedMs !== 0) { w.varint(24); w.varint(m.deployedMs); }
+  if (m.identity !== undefined) { { const mark = w.begin(34); encodeIdentity(w, m.identity); w.close(mark); } }
+}
+
+export function decodeDeployedVersionState(r: Reader, end: number): DeployedVersionState {
+  let bundle_: Uint8Array = noBytes;
+  let version_: number = 0;
+  let deployedMs_: number = 0;
+  let identity_: Identity | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: bundle_ = r.view(end); break;
+      case 16: version_ = r.varint(); break;
+      case 24: deployedMs_ = r.varint(); break;
+      case 34: identity_ = decodeIdentity(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { bundle: bundle_, version: version_, deployedMs: deployedMs_, identity: identity_ };
 }
 
 export interface EntryState {
@@ -12656,6 +12907,7 @@ export type PlacementCommand =
   | {  kind: "setReplication"; value: ReplicationCommand }
   | {  kind: "setEntry"; value: EntryCommand }
   | {  kind: "deploy"; value: DeployCommand }
+  | {  kind: "route"; value: RouteCommand }
   | {  kind: "unknown" };
 export type PlacementCommandInit =
   | {  kind: "bootstrap"; value: BootstrapCommandInit }
@@ -12673,7 +12925,8 @@ export type PlacementCommandInit =
   | {  kind: "cancelChange"; value: CancelCommandInit }
   | {  kind: "setReplication"; value: ReplicationCommandInit }
   | {  kind: "setEntry"; value: EntryCommandInit }
-  | {  kind: "deploy"; value: DeployCommandInit };
+  | {  kind: "deploy"; value: DeployCommandInit }
+  | {  kind: "route"; value: RouteCommandInit };
 
 export function encodePlacementCommand(w: Writer, m: PlacementCommandInit): void {
   switch (m.kind) {
@@ -12693,6 +12946,7 @@ export function encodePlacementCommand(w: Writer, m: PlacementCommandInit): void
     case "setReplication": { const mark = w.begin(114); encodeReplicationCommand(w, m.value); w.close(mark); } break;
     case "setEntry": { const mark = w.begin(122); encodeEntryCommand(w, m.value); w.close(mark); } break;
     case "deploy": { const mark = w.begin(130); encodeDeployCommand(w, m.value); w.close(mark); } break;
+    case "route": { const mark = w.begin(138); encodeRouteCommand(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -12714,6 +12968,7 @@ export function decodePlacementCommand(r: Reader, end: number): PlacementCommand
   let setReplication_: ReplicationCommand | undefined;
   let setEntry_: EntryCommand | undefined;
   let deploy_: DeployCommand | undefined;
+  let route_: RouteCommand | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -12734,6 +12989,7 @@ export function decodePlacementCommand(r: Reader, end: number): PlacementCommand
       case 114: setReplication_ = decodeReplicationCommand(r, r.extent(end)); choice = 14; break;
       case 122: setEntry_ = decodeEntryCommand(r, r.extent(end)); choice = 15; break;
       case 130: deploy_ = decodeDeployCommand(r, r.extent(end)); choice = 16; break;
+      case 138: route_ = decodeRouteCommand(r, r.extent(end)); choice = 17; break;
       default: r.skip(tag, end);
     }
   }
@@ -12754,6 +13010,7 @@ export function decodePlacementCommand(r: Reader, end: number): PlacementCommand
     : choice === 14 ? { kind: "setReplication", value: setReplication_ as ReplicationCommand }
     : choice === 15 ? { kind: "setEntry", value: setEntry_ as EntryCommand }
     : choice === 16 ? { kind: "deploy", value: deploy_ as DeployCommand }
+    : choice === 17 ? { kind: "route", value: route_ as RouteCommand }
     : { kind: "unknown" };
 }
 
@@ -13222,12 +13479,14 @@ export interface DeployCommand {
   bundle: Uint8Array;
   size: number;
   type: string[];
+  held: boolean;
 }
 export interface DeployCommandInit {
   namespace?: string | undefined;
   bundle?: Uint8Array | undefined;
   size?: number | undefined;
   type?: readonly string[] | undefined;
+  held?: boolean | undefined;
 }
 
 export function encodeDeployCommand(w: Writer, m: DeployCommandInit): void {
@@ -13235,6 +13494,7 @@ export function encodeDeployCommand(w: Writer, m: DeployCommandInit): void {
   if (m.bundle !== undefined && m.bundle.length > 0) { w.field(18, m.bundle); }
   if (m.size !== undefined && m.size !== 0) { w.varint(24); w.varint(m.size); }
   if (m.type !== undefined) for (const item of m.type) { w.text(34, item); }
+  if (m.held === true) { w.varint(40); w.varint(1); }
 }
 
 export function decodeDeployCommand(r: Reader, end: number): DeployCommand {
@@ -13242,6 +13502,7 @@ export function decodeDeployCommand(r: Reader, end: number): DeployCommand {
   let bundle_: Uint8Array = noBytes;
   let size_: number = 0;
   const type_: string[] = [];
+  let held_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -13250,11 +13511,62 @@ export function decodeDeployCommand(r: Reader, end: number): DeployCommand {
       case 18: bundle_ = r.view(end); break;
       case 24: size_ = r.varint(); break;
       case 34: type_.push(r.text(end)); break;
+      case 40: held_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, bundle: bundle_, size: size_, type: type_ };
+  return { namespace: namespace_, bundle: bundle_, size: size_, type: type_, held: held_ };
+}
+
+export interface RouteCommand {
+  namespace: string;
+  type: string;
+  version: number;
+  ramp: boolean;
+  percent: number;
+  reason: string;
+}
+export interface RouteCommandInit {
+  namespace?: string | undefined;
+  type?: string | undefined;
+  version?: number | undefined;
+  ramp?: boolean | undefined;
+  percent?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeRouteCommand(w: Writer, m: RouteCommandInit): void {
+  if (m.namespace !== undefined && m.namespace !== "") { w.text(10, m.namespace); }
+  if (m.type !== undefined && m.type !== "") { w.text(18, m.type); }
+  if (m.version !== undefined && m.version !== 0) { w.varint(24); w.varint(m.version); }
+  if (m.ramp === true) { w.varint(32); w.varint(1); }
+  if (m.percent !== undefined && m.percent !== 0) { w.varint(40); w.varint(m.percent); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(50, m.reason); }
+}
+
+export function decodeRouteCommand(r: Reader, end: number): RouteCommand {
+  let namespace_: string = "";
+  let type_: string = "";
+  let version_: number = 0;
+  let ramp_: boolean = false;
+  let percent_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: namespace_ = r.text(end); break;
+      case 18: type_ = r.text(end); break;
+      case 24: version_ = r.varint(); break;
+      case 32: ramp_ = r.varint() !== 0; break;
+      case 40: percent_ = r.varint(); break;
+      case 50: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { namespace: namespace_, type: type_, version: version_, ramp: ramp_, percent: percent_, reason: reason_ };
 }
 
 export type PlacementAnswer =

@@ -211,6 +211,11 @@ const columns: Readonly<Record<string, Field>> = {
   run: textField("run"),
   note: textField("note"),
   status: statusField,
+  bundle: {
+    wants: "want the hex of a bundle's SHA-256, or its beginning with LIKE 'ab%'",
+    compare: (comparison, literal, put) => (typeof literal === "string" ? `lower(hex(bundle)) ${comparison} ${put(literal)}` : undefined),
+    isNull: () => "FALSE",
+  },
   started: timeField("started", "started_ms"),
   closed: timeField("closed", "closed_ms"),
 };

@@ -121,7 +121,10 @@ export class CollectedTown implements Disposable {
       version: 1,
     }));
     const types = new Map(
-      this.deployed.map((bundle, i) => [`t${i}`, { type: `t${i}`, bundle, version: 1, deployedMs: 0, identity: undefined }]),
+      this.deployed.map((bundle, i) => {
+        const deployed = { bundle, version: 1, deployedMs: 0, identity: undefined };
+        return [`t${i}`, { ...deployed, type: `t${i}`, versions: [deployed], previous: 0, ramp: undefined }];
+      }),
     );
     return {
       clusterId: cluster,

@@ -112,3 +112,54 @@ describe("what workflows make searchable", () => {
     await cli.ok(["workflow", "terminate", "o-1"]);
   });
 });
+
+describe("hop deployment", () => {
+  test("holds, ramps, promotes, rolls back and drains versions; live runs stay where they are", async () => {
+    const write = (version: number) =>
+      Bun.write(
+        `${cluster.folder}/project/versions.ts`,
+        `import { durable, signal } from "@hopskip/runtime";
+export const staged = durable(async () => { await signal("go"); return ${version}; });`,
+      );
+    await write(1);
+    await cli.ok(["deploy", "project/versions.ts"]);
+    await cli.started("staged", "--instance", "old");
+    await write(2);
+    await cli.ok(["deploy", "project/versions.ts", "--hold"]);
+    type Version = { readonly version: number; readonly starts: string; readonly bundle: string };
+    const versions = async () => cli.json<Version[]>(["deployment", "list", "staged"]);
+    const [held, current] = (await versions()) as [Version, Version];
+    expect([held.starts, current.starts]).toEqual(["", "current"]);
+    const bundleOf = async (name: string) => {
+      await cli.started("staged", "--instance", name);
+      return (await cli.json<{ bundle: string }>(["workflow", "show", name])).bundle;
+    };
+    expect(await bundleOf("held")).toBe(current.bundle);
+
+    const ramped = await cli.run(["deployment", "ramp", "staged", String(held.version), "50%", "--reason", "try it"]);
+    expect(ramped.stderr).toContain(`50 % start on version ${held.version}, 50 % on version ${current.version}`);
+    const seen = new Set<string>();
+    for (let i = 0; i < 12; i++) seen.add(await bundleOf(`ramp-${i}`));
+    expect(seen).toEqual(new Set([held.bundle, current.bundle]));
+
+    await cli.ok(["deployment", "promote", "staged", String(held.version)]);
+    expect((await versions()).map((one) => one.starts)).toEqual(["current", "previous"]);
+    expect(await bundleOf("promoted")).toBe(held.bundle);
+    expect((await cli.json<{ bundle: string }>(["workflow", "show", "old"])).bundle).toBe(current.bundle);
+
+    const late = await cli.run(["deployment", "drain", "staged", String(current.version), "--timeout", "1s"]);
+    expect(late.code).not.toBe(0);
+    expect(late.stderr).toMatch(/\d+ live runs are on version/);
+    await cli.ok(["workflow", "terminate", "--type", "staged", "--query", `bundle = '${current.bundle}'`, "--yes", "--reason", "done"]);
+    expect((await cli.run(["deployment", "drain", "staged", String(current.version), "--timeout", "20s"])).stderr).toContain(
+      "No live run is on version",
+    );
+
+    await cli.ok(["deployment", "rollback", "staged", "--reason", "it was better"]);
+    expect(await bundleOf("rolled-back")).toBe(current.bundle);
+    expect((await cli.run(["deployment", "drain", "staged", String(current.version)])).stderr).toContain("new runs start on it");
+    expect((await cli.run(["deployment", "promote", "staged", "99999"])).stderr).toContain("the versions of it that are known are");
+    expect((await cli.run(["deployment", "list", "nothing"])).code).toBe(4);
+    await cli.ok(["workflow", "terminate", "--type", "staged", "--yes", "--reason", "done"]);
+  }, 120_000);
+});

@@ -7,12 +7,14 @@
  */
 import { Metadata } from "@grpc/grpc-js";
 import type {
+  Deployment,
   DeployReply,
   DescribeReply,
   HistoryChunk,
   ListDeploymentsReply,
   ListReply,
   ListRequestInit,
+  RouteRequestInit,
   StartReply,
   StartRequestInit,
 } from "#proto";
@@ -262,9 +264,27 @@ export class HopClient {
     }
   }
 
-  /** Makes code known under the types it declares. Deploying the same code again changes nothing. */
-  deploy(deployment: { readonly code: Uint8Array; readonly types: readonly string[]; readonly namespace?: string }): Promise<DeployReply> {
+  /**
+   * Makes code known under the types it declares, and what new runs of them start on; `held`: types that have a current
+   * version keep it, until `route` says otherwise. Deploying the same code again changes nothing.
+   */
+  deploy(deployment: {
+    readonly code: Uint8Array;
+    readonly types: readonly string[];
+    readonly namespace?: string;
+    readonly held?: boolean;
+  }): Promise<DeployReply> {
     return call(this.channel, clientMethods.deploy, { namespace: this.namespace, ...deployment });
+  }
+
+  /**
+   * Sends new runs of a type to one of its versions: all of them, or with `ramp` so many `percent` (0 to 99, 0 ends it). A
+   * name always falls on the same side. Live runs stay where they are.
+   */
+  async route(request: RouteRequestInit): Promise<Deployment> {
+    const { deployment } = await call(this.channel, clientMethods.routeDeployment, { namespace: this.namespace, ...request });
+    if (deployment === undefined) throw new HopError("INTERNAL", "The server answered a routing without the deployment");
+    return deployment;
   }
 
   deployments(namespace = this.namespace): Promise<ListDeploymentsReply> {

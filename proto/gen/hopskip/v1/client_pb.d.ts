@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
+import type { ActivityOptions, Failure, Identity, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
 import type { PreviewReplySchema, PreviewRequestSchema, ScheduleCommandSchema, ScheduleReplySchema, ScheduleState } from "./schedule_pb.js";
 
 /**
@@ -1472,6 +1472,13 @@ export declare type DeployRequest = Message<"hopskip.v1.DeployRequest"> & {
    * @generated from field: repeated string types = 3;
    */
   types: string[];
+
+  /**
+   * Types that have a current version keep it, until this one is routed to.
+   *
+   * @generated from field: bool held = 4;
+   */
+  held: boolean;
 };
 
 /**
@@ -1479,6 +1486,65 @@ export declare type DeployRequest = Message<"hopskip.v1.DeployRequest"> & {
  * Use `create(DeployRequestSchema)` to create a new message.
  */
 export declare const DeployRequestSchema: GenMessage<DeployRequest>;
+
+/**
+ * @generated from message hopskip.v1.RouteRequest
+ */
+export declare type RouteRequest = Message<"hopskip.v1.RouteRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: uint32 version = 3;
+   */
+  version: number;
+
+  /**
+   * Set: `percent` (0 to 99) of new starts go there, 0 = none any more; else all of them.
+   *
+   * @generated from field: bool ramp = 4;
+   */
+  ramp: boolean;
+
+  /**
+   * @generated from field: uint32 percent = 5;
+   */
+  percent: number;
+
+  /**
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.RouteRequest.
+ * Use `create(RouteRequestSchema)` to create a new message.
+ */
+export declare const RouteRequestSchema: GenMessage<RouteRequest>;
+
+/**
+ * @generated from message hopskip.v1.RouteReply
+ */
+export declare type RouteReply = Message<"hopskip.v1.RouteReply"> & {
+  /**
+   * @generated from field: hopskip.v1.Deployment deployment = 1;
+   */
+  deployment?: Deployment | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.RouteReply.
+ * Use `create(RouteReplySchema)` to create a new message.
+ */
+export declare const RouteReplySchema: GenMessage<RouteReply>;
 
 /**
  * @generated from message hopskip.v1.DeployReply
@@ -1556,6 +1622,32 @@ export declare type Deployment = Message<"hopskip.v1.Deployment"> & {
    * @generated from field: uint64 deployed_ms = 4;
    */
   deployedMs: bigint;
+
+  /**
+   * Which was current before; 0 = none.
+   *
+   * @generated from field: uint32 previous = 5;
+   */
+  previous: number;
+
+  /**
+   * The newest first, the current one among them.
+   *
+   * @generated from field: repeated hopskip.v1.DeploymentVersion known = 6;
+   */
+  known: DeploymentVersion[];
+
+  /**
+   * @generated from field: uint32 ramp_version = 7;
+   */
+  rampVersion: number;
+
+  /**
+   * 0 = there is no ramp.
+   *
+   * @generated from field: uint32 ramp_percent = 8;
+   */
+  rampPercent: number;
 };
 
 /**
@@ -1563,6 +1655,37 @@ export declare type Deployment = Message<"hopskip.v1.Deployment"> & {
  * Use `create(DeploymentSchema)` to create a new message.
  */
 export declare const DeploymentSchema: GenMessage<Deployment>;
+
+/**
+ * @generated from message hopskip.v1.DeploymentVersion
+ */
+export declare type DeploymentVersion = Message<"hopskip.v1.DeploymentVersion"> & {
+  /**
+   * @generated from field: uint32 version = 1;
+   */
+  version: number;
+
+  /**
+   * @generated from field: bytes bundle = 2;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * @generated from field: uint64 deployed_ms = 3;
+   */
+  deployedMs: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.Identity identity = 4;
+   */
+  identity?: Identity | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.DeploymentVersion.
+ * Use `create(DeploymentVersionSchema)` to create a new message.
+ */
+export declare const DeploymentVersionSchema: GenMessage<DeploymentVersion>;
 
 /**
  * @generated from message hopskip.v1.BlobRequest
@@ -1832,6 +1955,16 @@ export declare const WorkflowClient: GenService<{
     methodKind: "unary";
     input: typeof DeployRequestSchema;
     output: typeof DeployReplySchema;
+  },
+  /**
+   * Says which version of a workflow new starts take, or a share of them.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.RouteDeployment
+   */
+  routeDeployment: {
+    methodKind: "unary";
+    input: typeof RouteRequestSchema;
+    output: typeof RouteReplySchema;
   },
   /**
    * @generated from rpc hopskip.v1.WorkflowClient.ListDeployments

@@ -2001,6 +2001,13 @@ export declare type BundleDeployed = Message<"hopskip.v1.BundleDeployed"> & {
    * @generated from field: uint32 version = 4;
    */
   version: number;
+
+  /**
+   * Types that have a current version keep it.
+   *
+   * @generated from field: bool held = 5;
+   */
+  held: boolean;
 };
 
 /**
@@ -2008,6 +2015,48 @@ export declare type BundleDeployed = Message<"hopskip.v1.BundleDeployed"> & {
  * Use `create(BundleDeployedSchema)` to create a new message.
  */
 export declare const BundleDeployedSchema: GenMessage<BundleDeployed>;
+
+/**
+ * Where new starts of a type go from here on.
+ *
+ * @generated from message hopskip.v1.DeploymentRouted
+ */
+export declare type DeploymentRouted = Message<"hopskip.v1.DeploymentRouted"> & {
+  /**
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * The current one.
+   *
+   * @generated from field: uint32 version = 2;
+   */
+  version: number;
+
+  /**
+   * So many of a hundred starts go to this one; 0 = none.
+   *
+   * @generated from field: uint32 ramp_version = 3;
+   */
+  rampVersion: number;
+
+  /**
+   * @generated from field: uint32 ramp_percent = 4;
+   */
+  rampPercent: number;
+
+  /**
+   * @generated from field: string reason = 5;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.DeploymentRouted.
+ * Use `create(DeploymentRoutedSchema)` to create a new message.
+ */
+export declare const DeploymentRoutedSchema: GenMessage<DeploymentRouted>;
 
 /**
  * Partition `cluster`. The id is in every hello of its members.
@@ -3198,6 +3247,11 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_CHANGE_CANCELLED = 145;
    */
   CHANGE_CANCELLED = 145,
+
+  /**
+   * @generated from enum value: EVENT_KIND_DEPLOYMENT_ROUTED = 146;
+   */
+  DEPLOYMENT_ROUTED = 146,
 
   /**
    * @generated from enum value: EVENT_KIND_ENTRY_SET = 150;

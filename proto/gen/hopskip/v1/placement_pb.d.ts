@@ -519,6 +519,32 @@ export declare type DeployedTypeState = Message<"hopskip.v1.DeployedTypeState"> 
    * @generated from field: hopskip.v1.Identity identity = 5;
    */
   identity?: Identity | undefined;
+
+  /**
+   * Which was current before; 0 = none.
+   *
+   * @generated from field: uint32 previous = 6;
+   */
+  previous: number;
+
+  /**
+   * Versions beside the current one, the newest first.
+   *
+   * @generated from field: repeated hopskip.v1.DeployedVersionState other = 7;
+   */
+  other: DeployedVersionState[];
+
+  /**
+   * @generated from field: uint32 ramp_version = 8;
+   */
+  rampVersion: number;
+
+  /**
+   * 0 = there is no ramp.
+   *
+   * @generated from field: uint32 ramp_percent = 9;
+   */
+  rampPercent: number;
 };
 
 /**
@@ -526,6 +552,37 @@ export declare type DeployedTypeState = Message<"hopskip.v1.DeployedTypeState"> 
  * Use `create(DeployedTypeStateSchema)` to create a new message.
  */
 export declare const DeployedTypeStateSchema: GenMessage<DeployedTypeState>;
+
+/**
+ * @generated from message hopskip.v1.DeployedVersionState
+ */
+export declare type DeployedVersionState = Message<"hopskip.v1.DeployedVersionState"> & {
+  /**
+   * @generated from field: bytes bundle = 1;
+   */
+  bundle: Uint8Array;
+
+  /**
+   * @generated from field: uint32 version = 2;
+   */
+  version: number;
+
+  /**
+   * @generated from field: uint64 deployed_ms = 3;
+   */
+  deployedMs: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.Identity identity = 4;
+   */
+  identity?: Identity | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.DeployedVersionState.
+ * Use `create(DeployedVersionStateSchema)` to create a new message.
+ */
+export declare const DeployedVersionStateSchema: GenMessage<DeployedVersionState>;
 
 /**
  * @generated from message hopskip.v1.EntryState
@@ -797,6 +854,12 @@ export declare type PlacementCommand = Message<"hopskip.v1.PlacementCommand"> & 
      */
     value: DeployCommand;
     case: "deploy";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.RouteCommand route = 17;
+     */
+    value: RouteCommand;
+    case: "route";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1188,6 +1251,11 @@ export declare type DeployCommand = Message<"hopskip.v1.DeployCommand"> & {
    * @generated from field: repeated string type = 4;
    */
   type: string[];
+
+  /**
+   * @generated from field: bool held = 5;
+   */
+  held: boolean;
 };
 
 /**
@@ -1195,6 +1263,49 @@ export declare type DeployCommand = Message<"hopskip.v1.DeployCommand"> & {
  * Use `create(DeployCommandSchema)` to create a new message.
  */
 export declare const DeployCommandSchema: GenMessage<DeployCommand>;
+
+/**
+ * @generated from message hopskip.v1.RouteCommand
+ */
+export declare type RouteCommand = Message<"hopskip.v1.RouteCommand"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * @generated from field: uint32 version = 3;
+   */
+  version: number;
+
+  /**
+   * Set: `percent` of the starts go there; else all.
+   *
+   * @generated from field: bool ramp = 4;
+   */
+  ramp: boolean;
+
+  /**
+   * @generated from field: uint32 percent = 5;
+   */
+  percent: number;
+
+  /**
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.RouteCommand.
+ * Use `create(RouteCommandSchema)` to create a new message.
+ */
+export declare const RouteCommandSchema: GenMessage<RouteCommand>;
 
 /**
  * @generated from message hopskip.v1.PlacementAnswer

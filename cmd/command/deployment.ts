@@ -1,0 +1,174 @@
+/** `hop deployment`: which version of a workflow new starts take, and what older ones still run on. */
+import { HopError, toHex } from "#core/base";
+import { type Deployment, type DeploymentVersion, RunStatus } from "#proto";
+import { withRemote } from "../connect.ts";
+import { type Context, type GlobalOptions, namespaceName, orInterrupted, parseCount, timeoutMs } from "../context.ts";
+import { formatDuration } from "../duration.ts";
+import { timeText } from "../event-text.ts";
+import { CommandError, type ExitCode, exit, UsageError } from "../failure.ts";
+import { whoText } from "../history.ts";
+import type { Listing } from "../output.ts";
+import type { Remote } from "../remote.ts";
+import { visible } from "../terminal.ts";
+
+export interface RouteOptions extends GlobalOptions {
+  readonly reason?: string;
+}
+
+const pageSize = 1000;
+const pollMs = 1000;
+const liveStatuses = [RunStatus.running, RunStatus.paused, RunStatus.blocked];
+
+interface Row extends DeploymentVersion {
+  readonly of: Deployment;
+}
+
+/** How new starts come to a version. */
+function roleOf({ of, version }: Row): string {
+  if (of.version === version) return of.rampPercent > 0 ? `current, ${100 - of.rampPercent} %` : "current";
+  if (of.rampPercent > 0 && of.rampVersion === version) return `ramp, ${of.rampPercent} %`;
+  return of.previous === version ? "previous" : "";
+}
+
+const listing: Listing<Row> = {
+  columns: [
+    { title: "TYPE", value: ({ of }) => of.type, shrink: true },
+    { title: "VERSION", value: ({ version }) => String(version), align: "right" },
+    { title: "STARTS", value: roleOf },
+    { title: "BUNDLE", value: ({ bundle }) => toHex(bundle).slice(0, 12) },
+    { title: "DEPLOYED", value: ({ deployedMs }) => timeText(deployedMs) },
+    { title: "BY", value: ({ identity }) => (identity === undefined ? "" : whoText(identity)), shrink: true, drop: true },
+  ],
+  id: ({ bundle }) => toHex(bundle),
+  json: (row) => ({
+    type: row.of.type,
+    version: row.version,
+    starts: roleOf(row),
+    bundle: toHex(row.bundle),
+    deployedAt: timeText(row.deployedMs),
+    by: row.identity === undefined ? null : whoText(row.identity),
+  }),
+  empty: "Nothing is deployed",
+};
+
+export async function deploymentList(context: Context, options: GlobalOptions, type?: string): Promise<ExitCode> {
+  const namespace = namespaceName(options, context.env);
+  return withRemote(context, options, async (remote) => {
+    const { deployment } = await remote.listDeployments(namespace);
+    const wanted = type === undefined ? deployment : [deployed(deployment, { namespace, type })];
+    context.output.list(
+      wanted.flatMap((of) => of.known.map((version) => ({ ...version, of }))),
+      listing,
+    );
+    return exit.ok;
+  });
+}
+
+function deployed(all: readonly Deployment[], { namespace, type }: { readonly namespace: string; readonly type: string }): Deployment {
+  const found = all.find((one) => one.type === type);
+  if (found !== undefined) return found;
+  throw new HopError("WORKFLOW_NOT_DEPLOYED", `Workflow ${JSON.stringify(type)} is not deployed in namespace ${namespace}`);
+}
+
+const versionOf = (text: string) => parseCount(text, "VERSION", { min: 1, max: 2 ** 32 - 1 }) as number;
+
+export async function deploymentPromote(context: Context, options: RouteOptions, type: string, version: string): Promise<ExitCode> {
+  const wanted = versionOf(version);
+  return route(context, options, () => Promise.resolve({ type, version: wanted }));
+}
+
+export async function deploymentRamp(
+  context: Context,
+  options: RouteOptions,
+  type: string,
+  version: string,
+  percent: string,
+): Promise<ExitCode> {
+  const wanted = versionOf(version);
+  const share = parseCount(percent.replace(/%$/, ""), "PERCENT", { min: 0, max: 99 }) as number;
+  return route(context, options, () => Promise.resolve({ type, version: wanted, ramp: true, percent: share }));
+}
+
+/** To the version that was current before; a ramp ends. */
+export async function deploymentRollback(context: Context, options: RouteOptions, type: string): Promise<ExitCode> {
+  const namespace = namespaceName(options, context.env);
+  return route(context, options, async (remote) => {
+    const { previous, version } = deployed((await remote.listDeployments(namespace)).deployment, { namespace, type });
+    if (previous > 0) return { type, version: previous };
+    throw new UsageError(`Cannot roll ${JSON.stringify(type)} back: version ${version} is the first that was current`);
+  });
+}
+
+type Wanted = (
+  remote: Remote,
+) => Promise<{ readonly type: string; readonly version: number; readonly ramp?: boolean; readonly percent?: number }>;
+
+async function route(context: Context, options: RouteOptions, wanted: Wanted): Promise<ExitCode> {
+  const namespace = namespaceName(options, context.env);
+  const { output } = context;
+  return withRemote(context, options, async (remote) => {
+    const of = await remote.routeDeployment({ namespace, reason: options.reason ?? "", ...(await wanted(remote)) });
+    const rows = of.known.map((version) => ({ ...version, of })).filter((row) => roleOf(row) !== "");
+    if (!output.isForPeople) output.list(rows, listing);
+    else if (of.rampPercent === 0) output.say(`New runs of ${visible(of.type)} start on version ${of.version}`);
+    else {
+      const rest = `${100 - of.rampPercent} % on version ${of.version}`;
+      output.say(`Of new runs of ${visible(of.type)} ${of.rampPercent} % start on version ${of.rampVersion}, ${rest}`);
+    }
+    return exit.ok;
+  });
+}
+
+/** Waits until no live run is on the version any more. New starts must not go there. */
+export async function deploymentDrain(context: Context, options: GlobalOptions, type: string, version: string): Promise<ExitCode> {
+  const namespace = namespaceName(options, context.env);
+  const wanted = versionOf(version);
+  const waitMs = timeoutMs(options);
+  const endsAt = waitMs === 0 ? Number.POSITIVE_INFINITY : performance.now() + waitMs;
+  const { output } = context;
+  return withRemote(context, options, async (remote) => {
+    const of = deployed((await remote.listDeployments(namespace)).deployment, { namespace, type });
+    const found = of.known.find((one) => one.version === wanted);
+    if (found === undefined)
+      throw new UsageError(`Cannot drain version ${wanted} of ${JSON.stringify(type)}: it is not among those that are known`);
+    const role = roleOf({ ...found, of });
+    if (role.startsWith("current") || role.startsWith("ramp"))
+      throw new UsageError(`Cannot drain version ${wanted} of ${JSON.stringify(type)}: new runs start on it (${role})`, {
+        next: "promote another version first",
+      });
+    const progress = output.progress();
+    try {
+      for (;;) {
+        const left = await liveOn(remote, { namespace, type, bundle: toHex(found.bundle) });
+        if (left === 0) break;
+        progress.update(`${left} live ${left === 1 ? "run is" : "runs are"} on version ${wanted} of ${visible(type)}`);
+        if (performance.now() >= endsAt) {
+          const message = `Cannot wait longer than ${formatDuration(waitMs)}: ${left} live ${left === 1 ? "run is" : "runs are"} on version ${wanted} of ${type}`;
+          throw new CommandError(exit.unavailable, message, {
+            next: `list them: hop workflow list --type ${type} --query "bundle = '${toHex(found.bundle)}'"`,
+          });
+        }
+        await orInterrupted(context.interrupt, Bun.sleep(Math.min(pollMs, Math.max(0, endsAt - performance.now()))));
+      }
+    } finally {
+      progress.done();
+    }
+    if (output.isForPeople) output.say(`No live run is on version ${wanted} of ${visible(type)}`);
+    else if (output.format !== "ids") output.json({ type, version: wanted, live: 0 });
+    return exit.ok;
+  });
+}
+
+async function liveOn(remote: Remote, of: { readonly namespace: string; readonly type: string; readonly bundle: string }): Promise<number> {
+  let count = 0;
+  for (const status of liveStatuses) {
+    let pageToken = "";
+    do {
+      const filter = { namespace: of.namespace, type: of.type, status, query: `bundle = '${of.bundle}'` };
+      const page = await remote.list({ ...filter, limit: pageSize, pageToken });
+      count += page.run.length;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+  }
+  return count;
+}
