@@ -117,10 +117,10 @@ test("a fan-out of ten that is cancelled with four done undoes those four, newes
 test("what can't be undone is a dead letter over a kill: listed, shown, replayed, dropped", async () => {
   writeFileSync(join(cluster.folder, "down"), "");
   for (const order of ["dead-1", "dead-2"]) {
-    const run = await cli.started("openAccount", ...input(order));
+    const run = await client.start("openAccount", { id: order }, { instance: order });
     await until(() => linesOf(order).includes("charged"));
-    await cli.ok(["workflow", "terminate", run, "--reason", "wedged"]);
-    const { code, stderr } = await cli.run(["workflow", "result", run]);
+    await client.terminate(run.id, "wedged");
+    const { code, stderr } = await cli.run(["workflow", "result", run.id]);
     expect([code, stderr]).toEqual([1, expect.stringContaining("was terminated: wedged")]);
   }
   await cli.server.kill();

@@ -6,7 +6,7 @@
  */
 
 import type { RunEvent } from "#core/run";
-import { type CommandInit, CommandKind, EventKind, type FailureInit } from "#proto";
+import { type CommandInit, CommandKind, CompensationTrigger, EventKind, type FailureInit } from "#proto";
 import type { Node } from "./program.ts";
 
 const text = new TextEncoder();
@@ -137,6 +137,8 @@ export class Guest {
         );
       case "await":
         return this.leaf({ kind: CommandKind.awaitResult, to: node.to }, done);
+      case "undo":
+        return this.register(node, done);
       case "seq":
         return this.sequence(node.of, done);
       case "all":
@@ -160,6 +162,15 @@ export class Guest {
       return true;
     };
     return { op, abandon: () => void withdraw(), interrupt: () => void (withdraw() && done(cancelled)) };
+  }
+
+  private register({ name, plan, always, attempts }: Extract<Node, { kind: "undo" }>, done: Done): Part {
+    const payload = { data: text.encode(JSON.stringify(plan)) };
+    const options = { retry: { attemptsMax: attempts, initialMs: 50, intervalMsMax: 500, backoffMilli: 2000 } };
+    const trigger = always ? CompensationTrigger.always : CompensationTrigger.onFailure;
+    this.commands.push({ kind: CommandKind.compensate, op: this.nextOp++, name, payload, trigger, options });
+    done(undefined);
+    return { interrupt: () => {}, abandon: () => {} };
   }
 
   private awaitSignal(name: string, done: Done): Part {

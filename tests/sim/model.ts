@@ -5,7 +5,7 @@
  */
 import { limits } from "#core/base";
 import type { RunEvent } from "#core/run";
-import { EventKind as Kind } from "#proto";
+import { CompensationTrigger, EventKind as Kind, RunStatus } from "#proto";
 
 /** One event as the simulated log holds it. */
 export interface JournalEvent {
@@ -81,6 +81,7 @@ export const openingKinds: ReadonlySet<number> = new Set([
   Kind.signalSent,
   Kind.resultAwaited,
   Kind.childSpawned,
+  Kind.compensationRegistered,
 ]);
 
 /** Kinds by which the code withdraws one. */
@@ -92,6 +93,13 @@ export const withdrawingKinds: ReadonlySet<number> = new Set([
   Kind.resultWaitCancelled,
 ]);
 
+type UnwindKind = (typeof Kind)[
+  | "compensationRegistered"
+  | "unwindStarted"
+  | "compensationStarted"
+  | "compensationCompleted"
+  | "compensationFailed"
+  | "unwindEnded"];
 type ContendingKind = (typeof Kind)["startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued"];
 
 export class RunModel {
@@ -103,6 +111,12 @@ export class RunModel {
   /** The event that paused it, while it is paused. */
   paused: JournalEvent | undefined;
   cancel: JournalEvent | undefined;
+  /** The event that decided its end, while compensations are owed. */
+  decided: JournalEvent | undefined;
+  /** What is owed, oldest first. */
+  stack: { readonly op: number; readonly always: boolean }[] = [];
+  /** Undo that is executing; 0 = none is. */
+  undoing = 0;
   deadlineAtMs = 0;
   last: JournalEvent | undefined;
   readonly ops = new Map<number, OpModel>();
@@ -148,6 +162,15 @@ export class RunModel {
       case Kind.childSpawned:
         this.open(e, event.body.op, "name" in event.body ? event.body.name : "", event.kind === Kind.timerStarted ? event.body.dueMs : 0);
         break;
+      case Kind.compensationRegistered:
+      case Kind.unwindStarted:
+      case Kind.compensationStarted:
+      case Kind.compensationCompleted:
+      case Kind.compensationFailed:
+      case Kind.unwindEnded:
+        this.unwind(e, event);
+        break;
+      case Kind.compensationRetried:
       case Kind.activityRetried:
         this.retry(e, event.body);
         break;
@@ -194,6 +217,8 @@ export class RunModel {
         break;
       default:
         this.ended = e;
+        this.decided = undefined;
+        this.stack = [];
         this.blocked = undefined;
         this.paused = undefined;
     }
@@ -205,6 +230,41 @@ export class RunModel {
     if (o === undefined) return;
     o.delivery = lease.delivery;
     o.sinceIndex = index;
+  }
+
+  private unwind(e: JournalEvent, event: Extract<RunEvent, { kind: UnwindKind }>): void {
+    switch (event.kind) {
+      case Kind.compensationRegistered:
+        this.open(e, event.body.op, event.body.name, 0);
+        this.close(event.body.op, e.kind);
+        this.stack.push({ op: event.body.op, always: event.body.trigger === CompensationTrigger.always });
+        break;
+      case Kind.unwindStarted:
+        this.decided = e;
+        this.blocked = undefined;
+        this.paused = undefined;
+        this.deadlineAtMs = event.body.status === RunStatus.timedOut ? this.deadlineAtMs : 0;
+        for (const o of this.ops.values()) if (o.closedBy === 0) o.closedBy = e.kind;
+        if (event.body.status === RunStatus.completed) this.stack = this.stack.filter(({ always }) => always);
+        break;
+      case Kind.compensationStarted:
+        this.undoing = event.body.op;
+        this.execute(e, event.body.op);
+        break;
+      case Kind.compensationCompleted:
+      case Kind.compensationFailed:
+        this.undoing = 0;
+        this.stack.pop();
+        this.close(event.body.op, e.kind);
+        break;
+      default:
+    }
+  }
+
+  /** A registered undo is a task from here on. */
+  private execute(e: JournalEvent, op: number): void {
+    const o = this.ops.get(op);
+    if (o !== undefined) this.ops.set(op, { ...o, sinceIndex: e.index, closedBy: 0 });
   }
 
   private contend(e: JournalEvent, event: Extract<RunEvent, { kind: ContendingKind }>): void {
@@ -258,6 +318,9 @@ export class RunModel {
     this.ended = undefined;
     this.blocked = undefined;
     this.cancel = undefined;
+    this.decided = undefined;
+    this.stack = [];
+    this.undoing = 0;
     this.deadlineAtMs = body.deadlineMs > 0 ? e.timeMs + body.deadlineMs : 0;
     this.ops.clear();
     this.unclaimed.clear();

@@ -27,6 +27,8 @@ export type Node =
   | { readonly kind: "send"; readonly to: string; readonly name: string }
   | { readonly kind: "await"; readonly to: string }
   | { readonly kind: "seq" | "all" | "race"; readonly of: readonly Node[] }
+  /** What is owed from here on: it does not wait. */
+  | { readonly kind: "undo"; readonly name: string; readonly plan: Plan; readonly always: boolean; readonly attempts: number }
   | { readonly kind: "guard"; readonly body: Node; readonly cleanup: Node; readonly swallows: boolean };
 
 const codes = ["the code", "the same, built again"].map((code) => new TextEncoder().encode(code));
@@ -48,15 +50,38 @@ const dayMs = 86_400_000;
 const programs = new Map<string, Node>();
 
 export const typeOf = (program: number) => `p${program}`;
+/** The same tree, where activities are undone. */
+export const sagaOf = (program: number) => `u${program}`;
 
 /** The tree of a type. */
 export function programOf(type: string): Node {
   const known = programs.get(type);
   if (known !== undefined) return known;
   const prng = new Prng(Number(type.slice(1)) * 7919 + 13);
-  const made: Node = { kind: "seq", of: list(prng, 1 + prng.below(4), () => node(prng, 3)) };
+  const tree: Node = { kind: "seq", of: list(prng, 1 + prng.below(4), () => node(prng, 3)) };
+  const made = type.startsWith("u") ? undone(tree, new Prng(Number(type.slice(1)) * 6007 + 5)) : tree;
   programs.set(type, made);
   return made;
+}
+
+/** Undos before most of the activities, and some that are owed always. */
+function undone(tree: Node, prng: Prng): Node {
+  switch (tree.kind) {
+    case "activity": {
+      if (prng.chance(0.3)) return tree;
+      const plan = { ms: prng.below(60), fails: prng.below(3), hangs: 0, isFatal: prng.chance(0.1), beatMs: 0 };
+      const name = activityNames[prng.below(activityNames.length)] as string;
+      return { kind: "seq", of: [{ kind: "undo", name, plan, always: prng.chance(0.3), attempts: 1 + prng.below(4) }, tree] };
+    }
+    case "seq":
+    case "all":
+    case "race":
+      return { ...tree, of: tree.of.map((each) => undone(each, prng)) };
+    case "guard":
+      return { ...tree, body: undone(tree.body, prng), cleanup: undone(tree.cleanup, prng) };
+    default:
+      return tree;
+  }
 }
 
 function list<T>(_prng: Prng, count: number, make: () => T): T[] {

@@ -7,7 +7,7 @@ import type { StartRequest } from "#core/run";
 import { EventKind as Kind } from "#proto";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { bundles, codeOf, signalNames, typeOf } from "./program.ts";
+import { bundles, codeOf, sagaOf, signalNames, typeOf } from "./program.ts";
 import { beginSchedules } from "./schedules.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
@@ -149,7 +149,8 @@ function compare(sim: Simulation): void {
 function startSomething(sim: Simulation): void {
   const { prng, workload } = sim;
   const client = one(sim, sim.clients) as SimulatedClient;
-  const type = typeOf(one(sim, workload.programs) as number);
+  const program = one(sim, workload.programs) as number;
+  const type = workload.undoes && program % 3 > 0 ? sagaOf(program) : typeOf(program);
   const style = prng.below(10);
   const instance =
     style < 3

@@ -191,7 +191,8 @@ const endingCommands: ReadonlySet<number> = new Set([CommandKind.complete, Comma
 function newCommands(partition: string, commands: readonly CommandInit[], history: readonly JournalEvent[]): CommandInit[] {
   const asked = history.filter((e) => openingKinds.has(e.kind));
   const withdrawn = new Set(history.filter((e) => withdrawingKinds.has(e.kind)).map((e) => (e.event.body as { op: number }).op));
-  const isEnded = history.some((e) => e.kind >= Kind.runCompleted && e.kind <= Kind.runTimedOut);
+  const isEnded =
+    history.some((e) => e.kind >= Kind.runCompleted && e.kind <= Kind.runTimedOut) || history.some((e) => e.kind === Kind.unwindStarted);
   const fresh: CommandInit[] = [];
   let at = 0;
   for (const command of commands) {
@@ -233,6 +234,14 @@ function agrees(command: CommandInit, { event }: JournalEvent): boolean {
         command.op === event.body.op &&
         command.to === event.body.to &&
         bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.payload?.data ?? new Uint8Array(0))
+      );
+    case Kind.compensationRegistered:
+      return (
+        command.kind === CommandKind.compensate &&
+        command.op === event.body.op &&
+        command.name === event.body.name &&
+        command.trigger === event.body.trigger &&
+        bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.input?.data ?? new Uint8Array(0))
       );
     case Kind.resultAwaited:
       return command.kind === CommandKind.awaitResult && command.op === event.body.op && command.to === event.body.to;

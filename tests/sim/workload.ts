@@ -109,10 +109,14 @@ export interface Workload {
   readonly schedules: boolean;
   /** Whether operators hold runs. */
   readonly pauses: boolean;
+  /** Whether some of its programs are sagas. */
+  readonly undoes: boolean;
 }
 
 /** Drawn apart: seeds that are remembered for what they found do as they did. */
 export const contends = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 28441).chance(0.4);
+
+export const undoes = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 631).chance(0.3);
 
 export const pauses = (seed: number): boolean => new Prng(Math.imul(seed, 0xc2b2ae35) ^ 17).chance(0.25);
 
@@ -184,5 +188,6 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     contends: contends(seed),
     pauses: pauses(seed),
     schedules: schedules(seed),
+    undoes: undoes(seed),
   };
 }

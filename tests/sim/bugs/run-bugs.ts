@@ -294,4 +294,22 @@ export const runBugs: readonly PlantedBug[] = [
     ["overlapKept"],
     [20],
   ),
+  bug(
+    "unwind-oldest-first",
+    "Compensations are executed in the order of their registration",
+    "core/run/compensation.ts",
+    "  const last = run.compensations.at(-1);\n  if (last === undefined) return",
+    "  const last = run.compensations[0];\n  if (last === undefined) return",
+    ["undoOnceNewestFirst", "InvariantError"],
+    [4],
+  ),
+  bug(
+    "end-before-the-unwind",
+    "A run whose end is decided ends at once, and its compensations never come",
+    "core/shard/outcome.ts",
+    "if (owedAt(live.run, event).length === 0) return endRun",
+    "if (owedAt(live.run, event).length < 99) return endRun",
+    ["endComesLast"],
+    [4],
+  ),
 ];

@@ -2,11 +2,13 @@
  * What must hold of every event when it is committed, given everything before it in its partition.
  */
 import { bytesEqual, isSchedule, toHex } from "#core/base";
+import type { RunEvent } from "#core/run";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
 import { type JournalEvent, type OpModel, openingKinds, type RunModel, terminalKinds, withdrawingKinds } from "../model.ts";
 import { claim } from "../violation.ts";
 import { checkContention } from "./contention.ts";
+import { checkUnwind } from "./unwind.ts";
 
 /** Log place of the record that holds the partition's event before. */
 export interface Previous {
@@ -29,6 +31,7 @@ export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Prev
   enqueueIdempotent(at.model, e);
   signalsOncePerId(at.model, e);
   checkContention(at.model, e);
+  checkUnwind(at.model, e);
   operationsOnce(at.model, e);
   timersOnceNeverEarly(at.model, e);
   staleTokenNeverCommits(at.model, e);
@@ -118,6 +121,9 @@ const closing: ReadonlySet<number> = new Set([
   Kind.resultWaitCancelled,
   Kind.childStarted,
   Kind.childEnded,
+  Kind.compensationCompleted,
+  Kind.compensationRetried,
+  Kind.compensationFailed,
 ]);
 
 /** Operations are numbered without gaps, and each is finished at most once. */
@@ -193,11 +199,33 @@ export interface ResultMark {
   readonly delivery: number;
 }
 
+type Outcome = Extract<
+  RunEvent,
+  {
+    kind: (typeof Kind)[
+      | "activityCompleted"
+      | "activityFailed"
+      | "activityRetried"
+      | "compensationCompleted"
+      | "compensationFailed"
+      | "compensationRetried"];
+  }
+>;
+const outcomes: ReadonlySet<number> = new Set([
+  Kind.activityCompleted,
+  Kind.activityFailed,
+  Kind.activityRetried,
+  Kind.compensationCompleted,
+  Kind.compensationFailed,
+  Kind.compensationRetried,
+]);
+const isOutcome = (event: RunEvent): event is Outcome => outcomes.has(event.kind);
+
 /** I4: what commits is of the newest delivery of the current attempt. */
 export function staleTokenNeverCommits(model: RunModel, e: JournalEvent): void {
   const name = "staleTokenNeverCommits";
   const { event } = e;
-  if (event.kind !== Kind.activityCompleted && event.kind !== Kind.activityFailed && event.kind !== Kind.activityRetried) return;
+  if (!isOutcome(event)) return;
   const o = openOf(model, event.body);
   claim(name, o !== undefined, () => `${e.partition} takes an outcome of operation ${event.body.op}, which is not open`);
   claim(
@@ -205,7 +233,7 @@ export function staleTokenNeverCommits(model: RunModel, e: JournalEvent): void {
     event.body.attempt === o.attempt,
     () => `${e.partition} operation ${o.op} takes attempt ${event.body.attempt}, want ${o.attempt}`,
   );
-  const mark = event.kind === Kind.activityCompleted ? event.body.result?.data : event.body.failure?.details?.data;
+  const mark = "result" in event.body ? event.body.result?.data : event.body.failure?.details?.data;
   if (mark === undefined || e.issuer === "core") return;
   const got = JSON.parse(new TextDecoder().decode(mark)) as ResultMark;
   const isNewest = got.attempt === o.attempt && got.delivery === o.delivery;
@@ -236,9 +264,10 @@ export function checkLease(model: RunModel, lease: LeaseGranted): void {
 /** Attempts end where the policy says, and wait at least as long as its shortest wait. */
 export function retriesFollowPolicy(model: RunModel, e: JournalEvent): void {
   const { event } = e;
-  if (event.kind !== Kind.activityRetried) return;
+  if (event.kind !== Kind.activityRetried && event.kind !== Kind.compensationRetried) return;
   const opened = model.ops.get(event.body.op)?.opened.event;
-  const retry = opened?.kind === Kind.activityScheduled ? opened.body.options?.retry : undefined;
+  const retry =
+    opened?.kind === Kind.activityScheduled || opened?.kind === Kind.compensationRegistered ? opened.body.options?.retry : undefined;
   const { attempt, failure, nextMs } = event.body;
   const most = retry?.attemptsMax ?? 0;
   claim(

@@ -1,5 +1,5 @@
 /** What must hold of starts that wait for their name, given everything before them in its history. */
-import { EventKind as Kind } from "#proto";
+import { EventKind as Kind, RunStatus } from "#proto";
 import { type JournalEvent, type RunModel, terminalKinds } from "../model.ts";
 import { claim } from "../violation.ts";
 
@@ -64,7 +64,11 @@ export function supersedeIsReasoned(model: RunModel, e: JournalEvent): void {
     claim(name, reason !== "" && e.issuer !== "core" && last?.kind === Kind.startQueued && last.seq === ticket, told);
     return;
   }
-  if (event.kind === Kind.runTerminated && e.issuer === "core") {
+  // Its end was decided before; that says the same.
+  if (model.decided !== undefined) return;
+  const isTermination =
+    event.kind === Kind.runTerminated || (event.kind === Kind.unwindStarted && event.body.status === RunStatus.terminated);
+  if (isTermination && e.issuer === "core") {
     const asked = superseded?.event;
     const reason = asked?.kind === Kind.supersedeRequested ? asked.body.reason : undefined;
     claim(

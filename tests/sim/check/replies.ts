@@ -128,7 +128,7 @@ const endings: ReadonlySet<number> = new Set(Object.values(endKinds));
 /** What may have been done. A run that is not paused was never paused, or began since. */
 const doneBy: Partial<Record<Command["kind"], number[]>> = {
   cancel: [Kind.cancelRequested],
-  terminate: [Kind.runTerminated],
+  terminate: [Kind.runTerminated, Kind.unwindStarted],
   pause: [Kind.runPaused],
   unpause: [Kind.runUnpaused, Kind.runStarted],
 };
@@ -150,7 +150,11 @@ export function refusalRestsOnCommitted(ctx: ReplyContext, command: Command, rep
   const { reject } = reply.rejection;
   const rests = (holds: boolean) => claim(rule, holds, () => `${command.run} is refused with ${reject}, for which nothing is committed`);
   if (reject === "RUN_CLOSED")
-    rests(events.some((e) => endings.has(e.kind) || e.kind === Kind.startCancelled || e.kind === Kind.startExpired));
+    rests(
+      events.some(
+        (e) => endings.has(e.kind) || e.kind === Kind.unwindStarted || e.kind === Kind.startCancelled || e.kind === Kind.startExpired,
+      ),
+    );
   if (reject === "BUDGET_EXPIRED") rests(events.some((e) => e.kind === Kind.startExpired));
   if (reject === "RUN_QUEUED") rests(queuedAt(events, ticketOf(command)) !== undefined);
   if (reject === "INSTANCE_LIVE" || reject === "IDEMPOTENCY_CONFLICT") rests(events.some((e) => e.kind === Kind.runStarted));
