@@ -33,6 +33,8 @@ export class Guest {
   private nextOp = 1;
   private commands: CommandInit[] = [];
   private readonly waiting = new Map<number, (fault: Fault) => void>();
+  /** What follows on the start of a child, by its operation. */
+  private readonly children = new Map<number, Done>();
   private readonly waiters: { readonly name: string; readonly op: number }[] = [];
   private readonly buffered = new Map<string, number>();
   private readonly program: Node;
@@ -68,6 +70,13 @@ export class Guest {
         this.settle(event.body.op, event.body.failure?.type);
         break;
       case EventKind.resultReceived:
+        this.foldBytes(event.body.result?.data);
+        this.settle(event.body.op, event.body.failure?.type);
+        break;
+      case EventKind.childStarted:
+        this.childStarted(event.body);
+        break;
+      case EventKind.childEnded:
         this.foldBytes(event.body.result?.data);
         this.settle(event.body.op, event.body.failure?.type);
         break;
@@ -108,6 +117,14 @@ export class Guest {
     then(fault);
   }
 
+  private childStarted({ op, generation, failure }: { op: number; generation: number; failure: FailureInit | undefined }): void {
+    this.fold(op, generation);
+    const then = this.children.get(op);
+    this.children.delete(op);
+    if (failure !== undefined) this.waiting.delete(op);
+    then?.(failure?.type);
+  }
+
   private signal(name: string, data: Uint8Array | undefined): void {
     this.foldBytes(data);
     const at = this.waiters.findIndex((w) => w.name === name);
@@ -139,6 +156,8 @@ export class Guest {
         return this.leaf({ kind: CommandKind.awaitResult, to: node.to }, done);
       case "undo":
         return this.register(node, done);
+      case "spawn":
+        return this.spawn(node, done);
       case "seq":
         return this.sequence(node.of, done);
       case "all":
@@ -171,6 +190,27 @@ export class Guest {
     this.commands.push({ kind: CommandKind.compensate, op: this.nextOp++, name, payload, trigger, options });
     done(undefined);
     return { interrupt: () => {}, abandon: () => {} };
+  }
+
+  /** Waits for the child's start, then perhaps for its end; whoever is interrupted leaves it alone. */
+  private spawn({ to, type, contention, policy, waits }: Extract<Node, { kind: "spawn" }>, done: Done): Part {
+    const op = this.nextOp++;
+    const overrideReason = contention === "supersede" ? "a newer one" : "";
+    const start = { contention, overrideReason };
+    this.commands.push({ kind: CommandKind.spawn, op, to, name: type, start, closePolicy: policy, ownCode: true });
+    let isLeft = false;
+    this.children.set(op, (fault) => {
+      if (isLeft) return;
+      if (fault !== undefined || !waits) return done(fault);
+      this.waiting.set(op, done);
+    });
+    const leave = () => {
+      const wasLeft = isLeft || (!this.children.has(op) && !this.waiting.has(op));
+      isLeft = true;
+      this.waiting.delete(op);
+      return !wasLeft;
+    };
+    return { abandon: () => void leave(), interrupt: () => void (leave() && done(cancelled)) };
   }
 
   private awaitSignal(name: string, done: Done): Part {

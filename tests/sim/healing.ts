@@ -35,7 +35,7 @@ export function heal(sim: Simulation): void {
     const needs = healingNeeds(journal, idleMs >= 4000);
     for (const need of needs.needs) tend(operator, need, asked, schedule.nowMs);
     const { live, nextDueMs } = needs;
-    if (live === 0 && open === 0 && !journal.messages.isOpen && isCalm(sim)) break;
+    if (live === 0 && open === 0 && !journal.messages.isOpen && !journal.children.isOpen && isCalm(sim)) break;
     const waitMs = nextDueMs - sim.clockFloor();
     endsInTime(sim, { idleMs, waitMs, round, live, open, operator });
     if (idleMs < 3000 || waitMs < 40_000 || waitMs === Number.POSITIVE_INFINITY || operator.openCalls.length > 0) continue;
@@ -80,6 +80,7 @@ function checkEnd(sim: Simulation): void {
   noAckedEventLost(journal, sim.acked);
   journal.messages.checkEnd();
   journal.schedules.checkEnd();
+  journal.children.checkEnd();
   eachKeyOwnedOnce([...journal.shards.values()].map((each) => each.record));
   checkReplicas(sim, { isAll: true });
   logsAreEqual(sim);

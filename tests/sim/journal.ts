@@ -9,6 +9,7 @@ import { decodeEvent, decodeRecord, fromBytes, type LeaseGranted, type Record as
 import { keyOf } from "../../node/cluster/shard-map.ts";
 import { bunHasher, digest, nobleHasher } from "../hashers.ts";
 import { checkAppended, checkEvent, checkLease, fitsLease } from "./check/appended.ts";
+import { Children } from "./check/children.ts";
 import { Messages } from "./check/messages.ts";
 import { PlacementWatch } from "./check/placement.ts";
 import { Schedules } from "./check/schedules.ts";
@@ -72,6 +73,7 @@ export class Journal {
   readonly partitions = new Map<string, PartitionJournal>();
   readonly messages = new Messages();
   readonly schedules = new Schedules();
+  readonly children = new Children();
   readonly placement = new PlacementWatch();
   /** Highest physical time that any machine can have. */
   clockBoundMs: () => number = () => Number.POSITIVE_INFINITY;
@@ -154,6 +156,7 @@ export class Journal {
     for (const [i, bytes] of record.event.entries()) this.event(at, index, bytes, record, i);
     for (const lease of record.lease) if (!early.includes(lease)) this.lease(at, index, lease);
     this.messages.afterEvents(record);
+    this.children.afterEvents(record);
   }
 
   private change(at: ShardJournal, index: number, change: NonNullable<LogBody["change"]>): void {
@@ -191,6 +194,7 @@ export class Journal {
     checkEvent(partition, e, previous);
     this.messages.event(partition, e);
     this.schedules.event(partition, e);
+    this.children.event(partition, e);
     partition.events.push(e);
     partition.model.fold(e);
     this.eventCount++;

@@ -26,6 +26,15 @@ export type Node =
   /** To another run, or to itself. */
   | { readonly kind: "send"; readonly to: string; readonly name: string }
   | { readonly kind: "await"; readonly to: string }
+  /** A child, whose end is waited for or not. */
+  | {
+      readonly kind: "spawn";
+      readonly to: string;
+      readonly type: string;
+      readonly contention: string;
+      readonly policy: number;
+      readonly waits: boolean;
+    }
   | { readonly kind: "seq" | "all" | "race"; readonly of: readonly Node[] }
   /** What is owed from here on: it does not wait. */
   | { readonly kind: "undo"; readonly name: string; readonly plan: Plan; readonly always: boolean; readonly attempts: number }
@@ -49,7 +58,8 @@ export const signalNames = ["s0", "s1", "s2"] as const;
 const dayMs = 86_400_000;
 const programs = new Map<string, Node>();
 
-export const typeOf = (program: number) => `p${program}`;
+/** With `spawns`, it starts others beside what it does else; those start none. */
+export const typeOf = (program: number, spawns = false) => `${spawns ? "q" : "p"}${program}`;
 /** The same tree, where activities are undone. */
 export const sagaOf = (program: number) => `u${program}`;
 
@@ -58,8 +68,12 @@ export function programOf(type: string): Node {
   const known = programs.get(type);
   if (known !== undefined) return known;
   const prng = new Prng(Number(type.slice(1)) * 7919 + 13);
-  const tree: Node = { kind: "seq", of: list(prng, 1 + prng.below(4), () => node(prng, 3)) };
-  const made = type.startsWith("u") ? undone(tree, new Prng(Number(type.slice(1)) * 6007 + 5)) : tree;
+  const own: Node = { kind: "seq", of: list(prng, 1 + prng.below(4), () => node(prng, 3)) };
+  const made = type.startsWith("q")
+    ? family(prng, own)
+    : type.startsWith("u")
+      ? undone(own, new Prng(Number(type.slice(1)) * 6007 + 5))
+      : own;
   programs.set(type, made);
   return made;
 }
@@ -82,6 +96,18 @@ function undone(tree: Node, prng: Prng): Node {
     default:
       return tree;
   }
+}
+
+const childNames = 10;
+
+function family(prng: Prng, own: Node): Node {
+  const children = list(prng, 1 + prng.below(3), (): Node => {
+    const contention = (["attach", "attach", "reject", "queue", "supersede"] as const)[prng.below(5)] as string;
+    const to = `default:c${prng.below(childNames)}`;
+    return { kind: "spawn", to, type: typeOf(prng.below(50)), contention, policy: 1 + prng.below(3), waits: prng.chance(0.5) };
+  });
+  const kind = (["seq", "all", "race"] as const)[prng.below(3)] as "seq" | "all" | "race";
+  return { kind, of: prng.chance(0.5) ? [...children, own] : [own, ...children] };
 }
 
 function list<T>(_prng: Prng, count: number, make: () => T): T[] {

@@ -56,6 +56,7 @@ export function simulate(seed: number, options: SimulationOptions = {}): Report 
   let runs = 0;
   for (const { events } of sim.journal.partitions.values()) runs += events.filter((e) => e.kind === Kind.runStarted).length;
   const { signals, results } = sim.journal.messages.counts;
+  const { spawned } = sim.journal.children.counts;
   return {
     seed,
     nodes: sim.workload.nodes,
@@ -65,7 +66,7 @@ export function simulate(seed: number, options: SimulationOptions = {}): Report 
     simulatedMs: sim.schedule.nowMs - sim.schedule.skippedMs,
     runs,
     lives: sim.lives,
-    messages: signals + results,
+    messages: signals + results + spawned,
     requests: sim.requests,
     fired: sim.fired,
     failure,
@@ -125,7 +126,7 @@ function begin(sim: Simulation): void {
 
 /** What a schedule starts runs on code that is deployed. */
 function deployAll(sim: Simulation): void {
-  const deploy = { bundle, size: codeOf(bundle).length, types: sim.workload.programs.map(typeOf) };
+  const deploy = { bundle, size: codeOf(bundle).length, types: sim.workload.programs.map((program) => typeOf(program)) };
   askPlacement(sim, { kind: "deploy", namespace: "default", deploy });
   reach(sim, "code is deployed", () => (sim.view()?.deployments.get("default")?.version ?? 0) > 0);
 }
@@ -150,7 +151,7 @@ function startSomething(sim: Simulation): void {
   const { prng, workload } = sim;
   const client = one(sim, sim.clients) as SimulatedClient;
   const program = one(sim, workload.programs) as number;
-  const type = workload.undoes && program % 3 > 0 ? sagaOf(program) : typeOf(program);
+  const type = workload.undoes && program % 3 > 0 ? sagaOf(program) : typeOf(program, workload.spawns);
   const style = prng.below(10);
   const instance =
     style < 3

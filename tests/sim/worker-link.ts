@@ -243,6 +243,14 @@ function agrees(command: CommandInit, { event }: JournalEvent): boolean {
         command.trigger === event.body.trigger &&
         bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.input?.data ?? new Uint8Array(0))
       );
+    case Kind.childSpawned:
+      return (
+        command.kind === CommandKind.spawn &&
+        command.op === event.body.op &&
+        command.to === event.body.to &&
+        command.name === event.body.start?.type &&
+        command.closePolicy === event.body.closePolicy
+      );
     case Kind.resultAwaited:
       return command.kind === CommandKind.awaitResult && command.op === event.body.op && command.to === event.body.to;
     default:

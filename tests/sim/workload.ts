@@ -107,6 +107,8 @@ export interface Workload {
   readonly contends: boolean;
   /** Whether schedules start runs. */
   readonly schedules: boolean;
+  /** Whether runs start others. */
+  readonly spawns: boolean;
   /** Whether operators hold runs. */
   readonly pauses: boolean;
   /** Whether some of its programs are sagas. */
@@ -121,6 +123,7 @@ export const undoes = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4
 export const pauses = (seed: number): boolean => new Prng(Math.imul(seed, 0xc2b2ae35) ^ 17).chance(0.25);
 
 export const schedules = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 16).chance(0.2);
+export const spawns = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 269).chance(0.3);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -186,6 +189,7 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     timed,
     chances,
     contends: contends(seed),
+    spawns: spawns(seed),
     pauses: pauses(seed),
     schedules: schedules(seed),
     undoes: undoes(seed),

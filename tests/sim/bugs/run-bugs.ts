@@ -312,4 +312,22 @@ export const runBugs: readonly PlantedBug[] = [
     ["endComesLast"],
     [4],
   ),
+  bug(
+    "start-taken-twice",
+    "Who took a start does not know that it did",
+    "core/run/child.ts",
+    "  markTaken(run, starter, number);\n",
+    "",
+    ["childStartedOnce", "messagesOnceInOrder", "ackedMessageIsTaken"],
+    [16],
+  ),
+  bug(
+    "close-policy-forgotten",
+    "A parent that fails says nothing to its children",
+    "core/run/apply.ts",
+    "closeChildren(run, event.kind);",
+    "if (event.kind !== Kind.runFailed) closeChildren(run, event.kind);",
+    ["childrenClosed"],
+    [16],
+  ),
 ];

@@ -80,6 +80,7 @@ export function endsInTime(
   if (idleMs < idleMsMax || (live > 0 && waitMs > 40_000 && waitMs < Number.POSITIVE_INFINITY)) return;
   claim("endsInTime", live === 0, told);
   claim("endsInTime", open === 0, () => `requests are never answered: ${openCalls([...sim.clients, at.operator])}`);
+  sim.journal.children.checkEnd();
   claim("messagesSettled", !sim.journal.messages.isOpen, () => `messages stay unsettled: ${sim.journal.messages.openOnes()}`);
   const view = sim.view();
   const left = view === undefined ? "there is no view" : changesDone(sim, view);

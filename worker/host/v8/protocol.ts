@@ -61,7 +61,7 @@ export const record = {
   /** op, address, type, settings (JSON array), input */
   spawn: "P",
   /** op, address, spawning op (0 = none), reason (JSON string) */
-  cancelRun: "K",
+  cancelRun: "I",
   /** op, address, spawning op, name, payload */
   signalChild: "J",
   /** op, name, trigger, options (JSON array), input */
