@@ -6209,9 +6209,9 @@ export interface Command {
   reason: string;
   ownCode: boolean;
   rejected: boolean;
-  searchable: string;
   propagates: boolean;
   inCall: number;
+  searchable: string;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -6229,9 +6229,9 @@ export interface CommandInit {
   reason?: string | undefined;
   ownCode?: boolean | undefined;
   rejected?: boolean | undefined;
-  searchable?: string | undefined;
   propagates?: boolean | undefined;
   inCall?: number | undefined;
+  searchable?: string | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -6250,9 +6250,9 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.reason !== undefined && m.reason !== "") { w.text(154, m.reason); }
   if (m.ownCode === true) { w.varint(160); w.varint(1); }
   if (m.rejected === true) { w.varint(240); w.varint(1); }
-  if (m.searchable !== undefined && m.searchable !== "") { w.text(322, m.searchable); }
   if (m.propagates === true) { w.varint(248); w.varint(1); }
   if (m.inCall !== undefined && m.inCall !== 0) { w.varint(256); w.varint(m.inCall); }
+  if (m.searchable !== undefined && m.searchable !== "") { w.text(322, m.searchable); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -6271,9 +6271,9 @@ export function decodeCommand(r: Reader, end: number): Command {
   let reason_: string = "";
   let ownCode_: boolean = false;
   let rejected_: boolean = false;
-  let searchable_: string = "";
   let propagates_: boolean = false;
   let inCall_: number = 0;
+  let searchable_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6293,14 +6293,14 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 154: reason_ = r.text(end); break;
       case 160: ownCode_ = r.varint() !== 0; break;
       case 240: rejected_ = r.varint() !== 0; break;
-      case 322: searchable_ = r.text(end); break;
       case 248: propagates_ = r.varint() !== 0; break;
       case 256: inCall_ = r.varint(); break;
+      case 322: searchable_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, trigger: trigger_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, searchable: searchable_, propagates: propagates_, inCall: inCall_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, trigger: trigger_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, propagates: propagates_, inCall: inCall_, searchable: searchable_ };
 }
 
 export interface TaskToken {

@@ -59,6 +59,20 @@ const commands: Readonly<Record<string, CommandInit>> = {
   compensate: { kind: CommandKind.compensate, op: 6, name: "refund", payload: data(1), trigger: 1, options: { idempotencyKey: "u" } },
   withdrawCompensation: { kind: CommandKind.withdrawCompensation, op: 6 },
   awaitResult: { kind: CommandKind.awaitResult, op: 5, to: "shop:a:b" },
+  spawn: {
+    kind: CommandKind.spawn,
+    op: 7,
+    name: "parcel",
+    to: "shop:p 1",
+    payload: data([2]),
+    start: { contention: "queue", budgetMs: 5, deadlineMs: 6, idempotencyKey: "s" },
+    closePolicy: 2,
+    ownCode: true,
+  },
+  cancelRun: { kind: CommandKind.cancelRun, op: 8, to: "shop:p 1", child: 7, reason: "late" },
+  callMethod: { kind: CommandKind.callMethod, op: 9, to: "shop:a", name: "withdraw", payload: data(3), propagates: true, inCall: 4 },
+  answerCall: { kind: CommandKind.answerCall, op: 4, failure, rejected: true },
+  setSearchable: { kind: CommandKind.setSearchable, op: 10, name: "customer", searchable: '"ann"' },
 };
 
 const plan = { ms: 0, fails: 0, hangs: 0, isFatal: false, beatMs: 0 };

@@ -521,13 +521,6 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
   rejected: boolean;
 
   /**
-   * What the run is to be found by, as JSON.
-   *
-   * @generated from field: string searchable = 40;
-   */
-  searchable: string;
-
-  /**
    * Of a call: withdrawing it cancels it in the other run.
    *
    * @generated from field: bool propagates = 31;
@@ -540,6 +533,13 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: uint32 in_call = 32;
    */
   inCall: number;
+
+  /**
+   * What the run is to be found by, as JSON.
+   *
+   * @generated from field: string searchable = 40;
+   */
+  searchable: string;
 };
 
 /**
