@@ -31,6 +31,7 @@ export class Children {
     const { event, partition } = e;
     switch (event.kind) {
       case Kind.childSpawned: {
+        if (!isRun(partition)) return;
         const { op, to, closePolicy: policy } = event.body;
         this.spawns.set(keyOf({ partition, generation: at.model.generation, op }), { to: `run/${to}`, policy, takenCount: 0 });
         this.counts.spawned++;
