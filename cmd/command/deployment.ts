@@ -124,39 +124,56 @@ export async function deploymentDrain(context: Context, options: GlobalOptions, 
   const namespace = namespaceName(options, context.env);
   const wanted = versionOf(version);
   const waitMs = timeoutMs(options);
-  const endsAt = waitMs === 0 ? Number.POSITIVE_INFINITY : performance.now() + waitMs;
   const { output } = context;
-  return withRemote(context, options, async (remote) => {
+  const drain = async (remote: Remote): Promise<ExitCode> => {
     const of = deployed((await remote.listDeployments(namespace)).deployment, { namespace, type });
-    const found = of.known.find((one) => one.version === wanted);
-    if (found === undefined)
-      throw new UsageError(`Cannot drain version ${wanted} of ${JSON.stringify(type)}: it is not among those that are known`);
-    const role = roleOf({ ...found, of });
-    if (role.startsWith("current") || role.startsWith("ramp"))
-      throw new UsageError(`Cannot drain version ${wanted} of ${JSON.stringify(type)}: new runs start on it (${role})`, {
-        next: "promote another version first",
-      });
-    const progress = output.progress();
-    try {
-      for (;;) {
-        const left = await liveOn(remote, { namespace, type, bundle: toHex(found.bundle) });
-        if (left === 0) break;
-        progress.update(`${left} live ${left === 1 ? "run is" : "runs are"} on version ${wanted} of ${visible(type)}`);
-        if (performance.now() >= endsAt) {
-          const message = `Cannot wait longer than ${formatDuration(waitMs)}: ${left} live ${left === 1 ? "run is" : "runs are"} on version ${wanted} of ${type}`;
-          throw new CommandError(exit.unavailable, message, {
-            next: `list them: hop workflow list --type ${type} --query "bundle = '${toHex(found.bundle)}'"`,
-          });
-        }
-        await orInterrupted(context.interrupt, Bun.sleep(Math.min(pollMs, Math.max(0, endsAt - performance.now()))));
-      }
-    } finally {
-      progress.done();
-    }
+    const bundle = drainable(of, wanted);
+    await emptied(context, remote, { namespace, type, version: wanted, bundle, waitMs });
     if (output.isForPeople) output.say(`No live run is on version ${wanted} of ${visible(type)}`);
     else if (output.format !== "ids") output.json({ type, version: wanted, live: 0 });
     return exit.ok;
-  });
+  };
+  return withRemote(context, options, drain, { isPatient: true });
+}
+
+/** The version's bundle in hex. Throws `UsageError` where it is not known, or starts still go there. */
+function drainable(of: Deployment, version: number): string {
+  const what = `Cannot drain version ${version} of ${JSON.stringify(of.type)}`;
+  const found = of.known.find((one) => one.version === version);
+  if (found === undefined) throw new UsageError(`${what}: it is not among those that are known`);
+  const role = roleOf({ ...found, of });
+  if (role !== "" && role !== "previous")
+    throw new UsageError(`${what}: new runs start on it (${role})`, { next: "promote another version first" });
+  return toHex(found.bundle);
+}
+
+interface Draining {
+  readonly namespace: string;
+  readonly type: string;
+  readonly version: number;
+  readonly bundle: string;
+  /** 0 = as long as it takes. */
+  readonly waitMs: number;
+}
+
+async function emptied(context: Context, remote: Remote, { namespace, type, version, bundle, waitMs }: Draining): Promise<void> {
+  const endsAt = waitMs === 0 ? Number.POSITIVE_INFINITY : performance.now() + waitMs;
+  const progress = context.output.progress();
+  try {
+    for (;;) {
+      const left = await liveOn(remote, { namespace, type, bundle });
+      if (left === 0) return;
+      const told = `${left} live ${left === 1 ? "run is" : "runs are"} on version ${version} of ${visible(type)}`;
+      progress.update(told);
+      if (performance.now() >= endsAt) {
+        const next = `list them: hop workflow list --type ${type} --query "bundle = '${bundle}'"`;
+        throw new CommandError(exit.unavailable, `Cannot wait longer than ${formatDuration(waitMs)}: ${told}`, { next });
+      }
+      await orInterrupted(context.interrupt, Bun.sleep(Math.min(pollMs, Math.max(0, endsAt - performance.now()))));
+    }
+  } finally {
+    progress.done();
+  }
 }
 
 async function liveOn(remote: Remote, of: { readonly namespace: string; readonly type: string; readonly bundle: string }): Promise<number> {
