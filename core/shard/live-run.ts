@@ -24,7 +24,7 @@ export interface LiveTask {
   workerId: string;
   /** Until then a lost worker may come back and keep it; 0 = it has a worker or is queued. */
   orphanUntilMs: number;
-  /** Nobody claimed it while its run is paused: what is offered next is another delivery. */
+  /** Some worker may have it and none claims it: what leaves next is another delivery. */
   isUnclaimed: boolean;
   heartbeatMs: number;
   progress: Payload | undefined;

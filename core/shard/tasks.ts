@@ -25,10 +25,18 @@ function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): L
 /** A replay of a dead letter is no part of the run that is paused. */
 const isHeld = ({ run }: LiveRun, op: number) => isPaused(run) && !isReplayOp(op);
 
-/** Offers the operation's current attempt: to a worker with a free slot, or to the queue. */
+/** Offers the operation's current attempt, which no worker can have: to one with a free slot, or to the queue. */
 export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
+  place(ctx, live, o, takePlace(live, o));
+}
+
+/** In the place of the task before, whose progress it has. */
+function takePlace(live: LiveRun, o: Operation): LiveTask {
   const before = live.tasks.get(o.op);
-  const task = newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
+  return newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
+}
+
+function place(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask): void {
   // It begins when the run goes on.
   if (isHeld(live, o.op)) return;
   const session = ctx.pool.forActivity(live.namespace, o.name);
@@ -39,7 +47,8 @@ export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   }
 }
 
-function lease(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, session: Session<LiveRun>): void {
+function lease(ctx: ShardContext, live: LiveRun, o: Operation, placed: LiveTask, session: Session<LiveRun>): void {
+  const task = placed.isUnclaimed ? redeliver(ctx, live, o) : placed;
   const token = tokenOf(ctx, live, o);
   hold(ctx, live, o, task, session, token);
   ctx.emit({
@@ -72,14 +81,22 @@ function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, se
 }
 
 /**
- * Another delivery of the same attempt: the one before is fenced from here on. A task that is lost
- * again and again may be what its workers die of, so the attempt fails then.
+ * Offers an attempt anew that a worker may have and does not claim: as another delivery, when it leaves.
+ * Until then the one before counts, should it turn up, and leaders that come and go count nothing. A
+ * task that is lost again and again may be what its workers die of, so the attempt fails then.
  */
 export function reoffer(ctx: ShardContext, live: LiveRun, o: Operation): void {
   if (o.delivery >= limits.deliveriesMax) return loseAttempt(ctx, live, o);
+  const task = takePlace(live, o);
+  task.isUnclaimed = true;
+  place(ctx, live, o, task);
+}
+
+/** The next delivery: the one before is fenced from here on. */
+function redeliver(ctx: ShardContext, live: LiveRun, o: Operation): LiveTask {
   o.delivery++;
   ctx.appendLease(live, o.op, o.attempt, o.delivery);
-  offer(ctx, live, o);
+  return takePlace(live, o);
 }
 
 /** The task is over or given up: its slot is free. With `reason`, its worker is told to stop. */
@@ -172,7 +189,7 @@ export function keepHeld(ctx: ShardContext, session: Session<LiveRun>, token: Ta
   if (found === undefined) return stopHeld(ctx, session, token);
   const { live, o } = found;
   const task = live.tasks.get(o.op);
-  if (task === undefined || task.orphanUntilMs === 0 || task.session !== undefined) return false;
+  if (task === undefined || task.session !== undefined || (task.orphanUntilMs === 0 && !task.isUnclaimed)) return false;
   hold(ctx, live, o, task, session, { ...token, run: live.id });
   return true;
 }

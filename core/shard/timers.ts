@@ -6,7 +6,7 @@
  * horizon is in the heap; the rest is found in memory or in the checkpoint when its time nears.
  */
 import { limits } from "#core/base";
-import { generationOf, isLive, isPaused, isReplayOp, type Operation, timeoutFailure } from "#core/run";
+import { generationOf, isLive, isReplayOp, type Operation, timeoutFailure } from "#core/run";
 import { EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
@@ -101,10 +101,7 @@ function onRetryDue(ctx: ShardContext, live: LiveRun, o: Operation): void {
 function onOrphan(ctx: ShardContext, live: LiveRun, o: Operation, t: ShardTimer): void {
   const task = live.tasks.get(o.op);
   if (task === undefined || task.session !== undefined || task.orphanUntilMs === 0 || task.delivery !== t.delivery) return;
-  if (!isPaused(live.run)) return reoffer(ctx, live, o);
-  // It is offered when the run goes on. Until then no leader counts it as lost by a worker.
-  task.orphanUntilMs = 0;
-  task.isUnclaimed = true;
+  reoffer(ctx, live, o);
 }
 
 function onTimeout(ctx: ShardContext, live: LiveRun, o: Operation, t: ShardTimer): void {
