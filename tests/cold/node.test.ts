@@ -10,7 +10,7 @@ import { pythonWithArrow } from "../segments/pyarrow.ts";
 import { readSource } from "../sources.ts";
 
 const workflows = `
-import { activities, durable, signal } from "@hopskip/runtime";
+import { activities, durable, searchable, signal } from "@hopskip/runtime";
 import type * as work from "./activities.ts";
 const { upper } = activities<typeof work>({});
 export const greet = durable(async (name: string) => \`Hello, \${await upper(name)}!\`);
@@ -21,6 +21,7 @@ export const collects = durable(async (count: number) => {
   while (seen.length < count) seen.push(await signal<string>("item"));
   return seen;
 });
+export const tagged = durable(async (customer: string) => searchable("customer", customer));
 `;
 
 /** On a machine that is busy with other things too. */
@@ -69,6 +70,7 @@ beforeAll(async () => {
   await ok(["run", "greet", "--input-lines", "-", "--follow"], Array.from({ length: 40 }, (_, i) => `"name ${i}"\n`).join(""));
   await ok(["run", "large", "--input", "200000", "--instance", "big", "--follow"]);
   await hop.run(["run", "fails", "--input", '"no such order"', "--instance", "bad", "--follow"], { server });
+  await ok(["run", "tagged", "--input", '"ann"', "--instance", "tag", "--follow"]);
   for (const run of divided) await ok(["run", "collects", "--input", "3", "--instance", run.slice(8)]);
   for (const run of divided) await ok(["workflow", "signal", run, "item", "--input", '"a"']);
   await isSealed("kind = 'SignalReceived'", divided.length);
@@ -99,7 +101,7 @@ describe("hop sql --cold", () => {
       started: startedAt,
       closed: closedAt,
     }));
-    expect(wanted.length).toBe(43 + divided.length);
+    expect(wanted.length).toBe(44 + divided.length);
     const found = await ask("SELECT run, type, status, started, closed FROM runs");
     const byName = (a: object, b: object) => ((a as Run).run < (b as Run).run ? -1 : 1);
     expect(found.sort(byName)).toEqual(wanted.sort(byName));
