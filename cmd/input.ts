@@ -43,15 +43,15 @@ export function faultText(error: unknown): string {
 }
 
 /**
- * Bytes of an `--input` option; undefined when it was not given.
+ * Bytes of an `--input` option, or of one that is alike; undefined when it was not given.
  * Throws `UsageError` with line and column where the text is no JSON.
  */
-export async function readInput(option: string | undefined): Promise<Uint8Array | undefined> {
+export async function readInput(option: string | undefined, name = "--input"): Promise<Uint8Array | undefined> {
   if (option === undefined) return undefined;
   const isFile = option.startsWith("@");
   const path = isFile ? option.slice(1) : option;
   const text = isFile || option === "-" ? await readText(path) : option;
-  const source = option === "-" ? "standard input" : isFile ? path : "--input";
+  const source = option === "-" ? "standard input" : isFile ? path : name;
   const problem = jsonProblem(text);
   if (problem === undefined) return withinLimit(new TextEncoder().encode(text.trim()), source);
   const next = isFile || option === "-" ? undefined : "quote it for the shell: a text is --input '\"Ada\"', a file is --input @file";

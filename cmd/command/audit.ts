@@ -67,7 +67,7 @@ function remoteSource(remote: Remote, run: RunId, schedule: boolean): HistorySou
     blob: (sha256) => remote.blob(sha256),
     claimed: async () => {
       if (head === undefined) throw new AuditError(`The server ended the history of ${run} without saying what it comes to`);
-      const state = schedule ? await remote.schedules.describe(run) : await remote.describe(run);
+      const state = schedule ? await remote.schedules.describe(run, { deleted: true }) : await remote.describe(run);
       // A run that has gone on since then has another last event.
       return state.size === head.size ? { ...head, lastHash: state.lastHash } : head;
     },

@@ -2,7 +2,7 @@
 import { HopError, toHex } from "#core/base";
 import { type Deployment, type DeploymentVersion, RunStatus } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, namespaceName, orInterrupted, parseCount, timeoutMs } from "../context.ts";
+import { type Context, type GlobalOptions, namespaceName, orInterrupted, timeoutMs } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { CommandError, type ExitCode, exit, UsageError } from "../failure.ts";
@@ -70,7 +70,16 @@ function deployed(all: readonly Deployment[], { namespace, type }: { readonly na
   throw new HopError("WORKFLOW_NOT_DEPLOYED", `Workflow ${JSON.stringify(type)} is not deployed in namespace ${namespace}`);
 }
 
-const versionOf = (text: string) => parseCount(text, "VERSION", { min: 1, max: 2 ** 32 - 1 }) as number;
+function wholeNumber(text: string, what: string, { min, max, next }: { min: number; max: number; next?: string }): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+  throw new UsageError(
+    `Cannot use ${what} ${JSON.stringify(text)}: want a whole number from ${min} to ${max}`,
+    next === undefined ? {} : { next },
+  );
+}
+
+const versionOf = (text: string) => wholeNumber(text, "version", { min: 1, max: 2 ** 32 - 1, next: "see them with `hop deployment list`" });
 
 export async function deploymentPromote(context: Context, options: RouteOptions, type: string, version: string): Promise<ExitCode> {
   const wanted = versionOf(version);
@@ -85,7 +94,7 @@ export async function deploymentRamp(
   percent: string,
 ): Promise<ExitCode> {
   const wanted = versionOf(version);
-  const share = parseCount(percent.replace(/%$/, ""), "PERCENT", { min: 0, max: 99 }) as number;
+  const share = wholeNumber(percent.replace(/%$/, ""), "share", { min: 0, max: 99, next: "for all of them: hop deployment promote" });
   return route(context, options, () => Promise.resolve({ type, version: wanted, ramp: true, percent: share }));
 }
 
@@ -94,6 +103,10 @@ export async function deploymentRollback(context: Context, options: RouteOptions
   const namespace = namespaceName(options, context.env);
   return route(context, options, async (remote) => {
     const { previous, version } = deployed((await remote.listDeployments(namespace)).deployment, { namespace, type });
+    if (previous > version) {
+      const message = `Cannot roll ${JSON.stringify(type)} back: version ${version} is current, and the newer version ${previous} was before it`;
+      throw new UsageError(message, { next: "it may have been rolled back already; promote a version by its number" });
+    }
     if (previous > 0) return { type, version: previous };
     throw new UsageError(`Cannot roll ${JSON.stringify(type)} back: version ${version} is the first that was current`);
   });

@@ -5,7 +5,7 @@ import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, namespaceName, parseCount, runAddress } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { failureText, shortHash, timeText } from "../event-text.ts";
-import { type ExitCode, exit } from "../failure.ts";
+import { type ExitCode, exit, UsageError } from "../failure.ts";
 import type { Listing, Output } from "../output.ts";
 import { payloadBytes, type Remote } from "../remote.ts";
 import { failureJson, payloadJson } from "../shapes.ts";
@@ -96,6 +96,11 @@ function letterJson(letter: Letter) {
 }
 
 export async function dlqShow(context: Context, options: GlobalOptions, text: string): Promise<ExitCode> {
+  if (!/^[0-9]{1,15}@./s.test(text)) {
+    throw new UsageError(`Cannot use ${JSON.stringify(text)} as a dead letter: want NUMBER@NAMESPACE:INSTANCE`, {
+      next: "see them with `hop dlq list`",
+    });
+  }
   const id = runAddress(text, options, context.env);
   return withRemote(context, options, async (remote) => {
     const letter = await find(remote, id);

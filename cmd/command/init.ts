@@ -9,6 +9,7 @@ import { projectFiles } from "../project/files.ts";
 import { visible } from "../terminal.ts";
 
 export async function init({ output }: Context, _options: GlobalOptions, name: string): Promise<ExitCode> {
+  if (name.trim() === "") throw new UsageError("Cannot make a project: its name is empty");
   const folder = resolve(name);
   const files = projectFiles(packageName(folder));
   const taken = files.filter((file) => existsSync(join(folder, file.name)));

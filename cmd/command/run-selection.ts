@@ -36,6 +36,10 @@ const pageSize = 1000;
 
 /** Who named no runs means those that fit the filter. Throws `UsageError` for both, or neither. */
 export function isByFilter(options: SelectionOptions, names: readonly string[]): boolean {
+  // A shell variable that is not set must not choose every run there is.
+  for (const name of ["type", "query"] as const)
+    if (options[name]?.trim() === "")
+      throw new UsageError(`Cannot choose runs: --${name} is empty`, { next: "leave it out, or say --all for all of the namespace" });
   const filters = [
     options.status !== undefined && "--status",
     options.type !== undefined && "--type",
@@ -95,7 +99,7 @@ export async function filteredRuns(context: Context, remote: Remote, options: Se
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
   }
-  const where = options.query === undefined ? "" : ` where ${visible(options.query)},`;
+  const where = options.query === undefined ? "" : ` where ${visible(options.query)}`;
   const what = `${options.type === undefined ? "" : ` of ${visible(options.type)}`}${where} in namespace ${namespace} that ${runs.length === 1 ? "is" : "are"} ${statuses.map(statusWord).join(" or ")}`;
   if (runs.length === 0) {
     context.output.say(`No runs${what}: nothing to do`);

@@ -81,7 +81,7 @@ function checkOptions(options: RunOptions): void {
 async function signalOf(text: string): Promise<StartRequestInit["signal"]> {
   const at = text.indexOf("=");
   const name = at < 0 ? text : text.slice(0, at);
-  const data = at < 0 ? undefined : await readInput(text.slice(at + 1));
+  const data = at < 0 ? undefined : await readInput(text.slice(at + 1), "--signal");
   return { name, payload: { data: data ?? new TextEncoder().encode("null") }, id: `signal-${randomUUID()}` };
 }
 

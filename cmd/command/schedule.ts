@@ -1,6 +1,6 @@
 /** `hop schedule create`, `update`, `pause`, `resume`, `trigger`, `backfill` and `delete`. */
 import type { RunId } from "#core/base";
-import { HopError } from "#core/base";
+import { HopError, namespaceOf } from "#core/base";
 import { InstantOutcome, type ScheduleCommandInit, type ScheduleConfig, type ScheduleConfigInit, type ScheduleReply } from "#proto";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, runId } from "../context.ts";
@@ -133,7 +133,7 @@ export function scheduleTrigger(context: Context, options: ReasonOptions, name: 
   const words = ({ reply }: Said) =>
     reply.outcome === InstantOutcome.skipped
       ? `Nothing was started: a run of schedule ${visible(id)} is live, and its overlap policy skips`
-      : `${reply.outcome === InstantOutcome.started ? "Started" : "Waits for runs that are live:"} ${visible(reply.instance)}`;
+      : `${reply.outcome === InstantOutcome.started ? "Started" : "Waits for runs that are live:"} ${visible(`${namespaceOf(id)}:${reply.instance}`)}`;
   return change(context, options, made, { id, words });
 }
 

@@ -39,12 +39,19 @@ export interface CompensationRequest {
   readonly options: ActivityOptions | undefined;
 }
 
-/** Attempts without a bound become bounded. */
+/**
+ * Time of a compensation whose registration does not say how much, in milliseconds: also one that no worker offers, or that
+ * hangs, becomes a dead letter.
+ */
+export const compensationMsMax = 24 * 3600 * 1000;
+
+/** Attempts and time without a bound become bounded. */
 export function decideRegister({ op, name, input, trigger, options }: CompensationRequest): RunEvent {
   const retry = options?.retry ?? defaultRetry;
   const attemptsMax = retry.attemptsMax || compensationAttempts;
   const timeouts = { startToCloseMs: 0, scheduleToCloseMs: 0, heartbeatMs: 0, idempotencyKey: "" };
-  const bounded: ActivityOptions = { ...timeouts, ...options, retry: { ...retry, attemptsMax } };
+  const scheduleToCloseMs = options?.scheduleToCloseMs || compensationMsMax;
+  const bounded: ActivityOptions = { ...timeouts, ...options, retry: { ...retry, attemptsMax }, scheduleToCloseMs };
   return { kind: EventKind.compensationRegistered, body: { op, name, input, trigger, options: bounded } };
 }
 

@@ -110,7 +110,7 @@ export class ClientService {
     });
     addUnary(server, edge, m.describeSchedule, async (value, call) => {
       const { state } = await this.find(schedulePartition(checkAddress("describe a schedule", value.run).run), "describe", call);
-      if (state.schedule === undefined) throw lacking(schedulePartition(value.run as RunId), "describe");
+      if (state.schedule === undefined && !value.deleted) throw lacking(schedulePartition(value.run as RunId), "describe");
       return state;
     });
     addUnary(server, edge, m.listSchedules, (value) => this.parts.runs.list({ ...checkList(value), schedules: true }));

@@ -7964,27 +7964,32 @@ export function decodeRunSummary(r: Reader, end: number): RunSummary {
 
 export interface DescribeRequest {
   run: string;
+  deleted: boolean;
 }
 export interface DescribeRequestInit {
   run?: string | undefined;
+  deleted?: boolean | undefined;
 }
 
 export function encodeDescribeRequest(w: Writer, m: DescribeRequestInit): void {
   if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
+  if (m.deleted === true) { w.varint(16); w.varint(1); }
 }
 
 export function decodeDescribeRequest(r: Reader, end: number): DescribeRequest {
   let run_: string = "";
+  let deleted_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: run_ = r.text(end); break;
+      case 16: deleted_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_ };
+  return { run: run_, deleted: deleted_ };
 }
 
 export interface DescribeReply {

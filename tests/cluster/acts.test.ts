@@ -84,6 +84,9 @@ describe("acts by filter", () => {
     expect(await said("cancel")).toContain("none are named");
     expect(await said("cancel", "a", "--type", "naps")).toContain("by --type: want one of both");
     expect(await said("unpause", "--status", "running", "--yes")).toContain("want a --status of paused");
+    // A variable that is not set must not choose every run there is.
+    expect(await said("terminate", "--query", "", "--yes")).toContain("--query is empty");
+    expect(await said("cancel", "--type", " ", "--yes")).toContain("--type is empty");
   });
 });
 
@@ -157,6 +160,8 @@ export const staged = durable(async () => { await signal("go"); return ${version
 
     await cli.ok(["deployment", "rollback", "staged", "--reason", "it was better"]);
     expect(await bundleOf("rolled-back")).toBe(current.bundle);
+    expect((await cli.run(["deployment", "rollback", "staged"])).stderr).toContain("it may have been rolled back already");
+    expect((await cli.run(["deployment", "ramp", "staged", String(held.version), "100"])).stderr).toContain("hop deployment promote");
     expect((await cli.run(["deployment", "drain", "staged", String(current.version)])).stderr).toContain("new runs start on it");
     expect((await cli.run(["deployment", "promote", "staged", "99999"])).stderr).toContain("the versions of it that are known are");
     expect((await cli.run(["deployment", "list", "nothing"])).code).toBe(4);

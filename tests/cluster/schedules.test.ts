@@ -61,6 +61,7 @@ test("a missed window is recorded as missed", async () => {
   await until(async () => (await show("brief")).counts.missed >= 2);
   await cli.ok(["schedule", "delete", "brief", "--reason", "done with"]);
   expect((await cli.run(["schedule", "show", "brief"])).stderr).toContain("SCHEDULE_NOT_FOUND");
+  expect(await cli.ok(["audit", "--schedule", "brief"])).toContain("ScheduleDeleted");
 }, 60_000);
 
 test("create, update, list, trigger, backfill, pause, resume, delete and their refusals", async () => {

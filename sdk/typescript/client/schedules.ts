@@ -159,8 +159,9 @@ export class ScheduleClient {
     return (isRepeatable ? call : callOnce)(this.channel, clientMethods.changeSchedule, command);
   }
 
-  describe(id: string): Promise<ScheduleState> {
-    return call(this.channel, clientMethods.describeSchedule, { run: id });
+  /** With `deleted` also one that was deleted: what is left of it is its history. */
+  describe(id: string, { deleted = false }: { readonly deleted?: boolean } = {}): Promise<ScheduleState> {
+    return call(this.channel, clientMethods.describeSchedule, { run: id, deleted });
   }
 }
 

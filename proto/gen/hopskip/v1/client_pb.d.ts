@@ -953,6 +953,13 @@ export declare type DescribeRequest = Message<"hopskip.v1.DescribeRequest"> & {
    * @generated from field: string run = 1;
    */
   run: string;
+
+  /**
+   * Of schedules: also one that was deleted, whose history goes on.
+   *
+   * @generated from field: bool deleted = 2;
+   */
+  deleted: boolean;
 };
 
 /**
