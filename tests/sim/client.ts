@@ -206,8 +206,8 @@ export class SimulatedClient {
   private queryReadsAckedSignals(run: RunId, floor: number, reply: Extract<Reply, { kind: "queried" }>): void {
     const { model } = this.sim.journal.of(`run/${run}` as Partition);
     const { seen } = JSON.parse(new TextDecoder().decode(reply.result?.data)) as { seen: number };
-    // An ended run may have ended without being told of its last signals, and another may have followed it.
-    if (!model.isLive || seen < (model.started?.seq ?? 0)) return;
+    // A run whose end is decided was perhaps not told of its last signals, and another may have followed it.
+    if (!model.isLive || model.decided !== undefined || seen < (model.started?.seq ?? 0)) return;
     const told = () => `${run} answers as of seq ${seen}, ${this.name} had ${floor} acknowledged before it asked`;
     claim("queryReadsAckedSignals", seen >= floor, told);
   }
