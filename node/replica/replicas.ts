@@ -346,7 +346,8 @@ export class Replicas {
     if (!isOfLeader(message) || message.to !== self) return undefined;
     const entry = placement.entry(shard);
     if (entry === undefined || !(entry.wanted.includes(self) || entry.learners.includes(self))) return undefined;
-    // It is born here by the split of a shard that this node has: it may not come before that.
+    // It is born here by the split of a shard that this node has, or of one that is still to be born: it may not come before that.
+    if (shard !== placementShard && this.hasStatesToSaveOf(entry.range)) return undefined;
     for (const each of this.shards.values()) if (each.givesBirthTo(shard) || this.takesInAgain(each)) return undefined;
     // What had its keys here may not come back after a crash without its states.
     if (this.hasInTheWayOf(entry) || this.forgetting > 0 || !this.lost.mayBeSent(shard)) return undefined;
