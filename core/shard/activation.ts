@@ -26,7 +26,8 @@ import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
 import { pumpQueries, refuseQueries } from "./queries.ts";
 import { remind } from "./reminders.ts";
-import { freeTask, offer } from "./tasks.ts";
+import { refuseBlocked } from "./replies.ts";
+import { freeTask, offerFirst } from "./tasks.ts";
 
 const knownKinds: ReadonlySet<number> = new Set(Object.values(CommandKind).filter((kind) => kind !== CommandKind.unspecified));
 
@@ -80,7 +81,7 @@ function block(ctx: ShardContext, live: LiveRun, cause: string, problem: string)
   if (live.run.status !== RunStatus.running) return refuseQueries(ctx, live, "QUERY_FAILED", `Cannot query ${live.id}: ${message}`);
   ctx.append(live, { kind: EventKind.runBlocked, body: { cause, message } }, ctx.core(live.chain.size - 1));
   live.strikes = 0;
-  const rejection = { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${message}` } as const;
+  const rejection = refuseBlocked(live);
   rejectWaiters(ctx, live, rejection);
   refuseCallers(ctx, live, rejection);
   refuseQueries(ctx, live, "RUN_BLOCKED", `Cannot query ${live.id}: it is blocked: ${message}`);
@@ -180,11 +181,7 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
   switch (c.kind) {
     case CommandKind.activity: {
       ctx.append(live, decideSchedule({ op: c.op, name: c.name, input: c.payload, options: c.options }), identity);
-      const o = live.run.pending.get(c.op);
-      if (o === undefined) return;
-      offer(ctx, live, o);
-      if (o.options?.scheduleToCloseMs) remind(ctx, live, "schedule-to-close", o.scheduledMs + o.options.scheduleToCloseMs, o);
-      return;
+      return offerFirst(ctx, live, c.op);
     }
     case CommandKind.timer: {
       const event = decideTimer(c.op, c.durationMs, ctx.clock.nextMs(ctx.nowMs));

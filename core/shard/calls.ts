@@ -5,22 +5,20 @@
  * Who waits is not recorded. After a loss, a call that is sent again with its id finds the call
  * that was made, or the answer that it got meanwhile.
  */
-import { asSeq, limits, type Rejection, type RequestId } from "#core/base";
+import { asSeq, type Rejection, type RequestId } from "#core/base";
 import { callText, decideAnswer, decideCall } from "#core/run";
 import { type AnsweredCall, type Identity, type IdentityInit, type MethodAnswered, RunStatus } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import { reject, respond } from "./replies.ts";
+import { refuseBehind, refuseBlocked, reject, respond } from "./replies.ts";
 
 type CallCommand = Extract<Command, { kind: "call" }>;
 
 export function onCall(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: CallCommand): void {
   const { name } = command;
-  if (live.undelivered.length >= limits.undeliveredMax) {
-    const message = `Cannot call ${callText(live.run, name)}: ${live.undelivered.length} events wait to be taken by it`;
-    return reject(ctx, request, { reject: "BUFFER_FULL", message, retryAfterMs: 200 });
-  }
+  const behind = refuseBehind(live, `call ${callText(live.run, name)}`);
+  if (behind !== undefined) return reject(ctx, request, behind);
   const decision = decideCall(live.run, command);
   if ("reject" in decision) return reject(ctx, request, decision, live);
   if (decision.kind === "answered") return tellAgain(ctx, request, live, decision.answered);
@@ -30,9 +28,7 @@ export function onCall(ctx: ShardContext, request: RequestId, identity: Identity
 }
 
 function wait(ctx: ShardContext, request: RequestId, live: LiveRun, call: number): void {
-  const { status, note } = live.run;
-  if (status === RunStatus.blocked)
-    return reject(ctx, request, { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${note}` }, live);
+  if (live.run.status === RunStatus.blocked) return reject(ctx, request, refuseBlocked(live), live);
   const callers = live.callers.get(call);
   if (callers === undefined) live.callers.set(call, [request]);
   else callers.push(request);

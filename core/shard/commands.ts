@@ -23,7 +23,7 @@ import type { LiveRun } from "./live-run.ts";
 import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
 import { onPause } from "./pause.ts";
 import { askQuery } from "./queries.ts";
-import { reject, respond } from "./replies.ts";
+import { refuseBehind, refuseBlocked, reject, respond } from "./replies.ts";
 import { onSchedule } from "./schedules.ts";
 
 type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
@@ -89,15 +89,17 @@ function signalStart(
   signal: SignalRequest | undefined,
   identity: Identity,
 ): Rejection | undefined {
-  const found = signal === undefined ? undefined : findStart(live.run, target);
-  if (signal === undefined || found === undefined || found.kind === "ended") return undefined;
-  if (found.kind === "newest" && isClosed(live.run)) return undefined;
+  if (signal === undefined) return undefined;
+  const found = findStart(live.run, target);
+  if (found === undefined || found.kind === "ended" || (found.kind === "newest" && isClosed(live.run))) return undefined;
   const decision =
     found.kind === "queued"
       ? decideHeldSignal(live.run, found.contender, signal)
       : decideSignal(live.run, { ...signal, from: "", number: 0 });
   if (decision === "duplicate") return undefined;
   if ("reject" in decision) return decision;
+  const behind = found.kind === "newest" ? refuseBehind(live, `signal ${live.id}`) : undefined;
+  if (behind !== undefined) return behind;
   ctx.append(live, decision, identity);
   return undefined;
 }
@@ -129,19 +131,15 @@ function wait(
   if (found.kind === "ended") return tellEnding(ctx, live, waiter, found.ending);
   if (found.kind === "newest") {
     if (isClosed(live.run)) return answer(ctx, live, waiter);
-    if (live.run.status === RunStatus.blocked) {
-      return reject(ctx, waiter.request, { reject: "RUN_BLOCKED", message: `Run ${live.id} is blocked: ${live.run.note}` }, live);
-    }
+    if (live.run.status === RunStatus.blocked) return reject(ctx, waiter.request, refuseBlocked(live), live);
   }
   live.waiters.push(waiter);
   ctx.waiting.set(waiter.request, live);
 }
 
 function onSignal(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: CommandOf<"signal">): void {
-  if (live.undelivered.length >= limits.undeliveredMax) {
-    const message = `Cannot signal ${live.id}: ${live.undelivered.length} events wait to be taken by it`;
-    return reject(ctx, request, { reject: "BUFFER_FULL", message, retryAfterMs: 200 });
-  }
+  const behind = refuseBehind(live, `signal ${live.id}`);
+  if (behind !== undefined) return reject(ctx, request, behind);
   const { name, payload, id } = command;
   const decision = decideSignal(live.run, { name, payload, id, from: "", number: 0 });
   if (decision !== "duplicate" && "reject" in decision) return reject(ctx, request, decision, live);

@@ -36,11 +36,18 @@ interface Starter {
 /** Begins a run or queues its start, as was decided. Returns its ticket; 0 = it runs. */
 export function beginStart(ctx: ShardContext, live: LiveRun, decision: RunEvent, starter: Starter): number {
   if (decision.kind === EventKind.startQueued) return queueStart(ctx, live, decision, starter);
-  // A query may still hold the generation before at a worker.
-  leaveWorker(ctx, live);
-  ctx.append(live, decision, starter.identity, starter.inputHash);
-  if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
+  begin(ctx, live, decision, starter);
   return 0;
+}
+
+/** A generation begins. */
+function begin(ctx: ShardContext, live: LiveRun, event: RunEvent, { identity, inputHash }: Omit<Starter, "request">): void {
+  // A query may still hold the generation before at a worker, and what that was to be told is over.
+  leaveWorker(ctx, live);
+  live.fresh = [];
+  live.strikes = 0;
+  ctx.append(live, event, identity, inputHash);
+  if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
 }
 
 /** Puts a start into the queue, before all others and with the live run's end where it supersedes. Returns its ticket. */
@@ -68,15 +75,10 @@ function supersede(
 export function startNext(ctx: ShardContext, live: LiveRun): void {
   const [next] = live.run.queue;
   if (next === undefined || !isClosed(live.run)) return;
-  // A query may still hold the generation before at a worker, and what that was to be told is over.
-  leaveWorker(ctx, live);
-  live.fresh = [];
-  live.strikes = 0;
-  ctx.append(live, decideNext(live.run, next), ctx.core(next.ticket), next.inputHash);
+  begin(ctx, live, decideNext(live.run, next), { identity: ctx.core(next.ticket), inputHash: next.inputHash });
   for (const { seq, name, payload, id } of next.signal) {
     ctx.append(live, { kind: EventKind.signalReceived, body: { name, payload, id, from: "", number: 0 } }, ctx.core(seq));
   }
-  if (live.run.deadlineAtMs > 0) remind(ctx, live, "deadline", live.run.deadlineAtMs);
 }
 
 type Directed = Exclude<Command, { kind: "start" | "await-result" | "schedule" } | LetterCommand>;

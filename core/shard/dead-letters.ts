@@ -6,7 +6,7 @@ import type { ShardContext } from "./context.ts";
 import type { LetterCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { reject, respond } from "./replies.ts";
-import { freeTask, offer } from "./tasks.ts";
+import { freeTask, offerFirst } from "./tasks.ts";
 
 export function onLetterCommand(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: LetterCommand): void {
   const { run } = live;
@@ -16,9 +16,8 @@ export function onLetterCommand(ctx: ShardContext, request: RequestId, identity:
   if (decision !== "already") {
     const replay = run.deadLetters.find((one) => one.letter === letter)?.replay ?? 0;
     ctx.append(live, decision, identity);
-    const o = decision.kind === EventKind.deadLetterReplayed ? run.pending.get(decision.body.op) : undefined;
     const task = live.tasks.get(replay);
-    if (o !== undefined) offer(ctx, live, o);
+    if (decision.kind === EventKind.deadLetterReplayed) offerFirst(ctx, live, decision.body.op);
     else if (task !== undefined) freeTask(ctx, live, task, "The dead letter was dropped");
   }
   respond(ctx, request, live, { kind: "done" });

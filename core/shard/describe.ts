@@ -1,9 +1,10 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
-import { isClosed, isPaused, type Operation, outcomeOf, searchableJson } from "#core/run";
+import { isClosed, type Operation, outcomeOf, searchableJson } from "#core/run";
 import { type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
+import { isHeld } from "./tasks.ts";
 
 export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): DescribeReply {
   const { run } = live;
@@ -60,7 +61,7 @@ function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.methodCallSent) return `method ${o.name} of ${o.to} to answer`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
   const task = live.tasks.get(o.op);
-  if (isPaused(live.run) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";
+  if (isHeld(live, o.op) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";
   if (task === undefined) return o.dueMs > ctx.nowMs ? "its next attempt" : "a worker";
   if (task.session !== undefined) return `worker ${task.workerId}`;
   if (task.orphanUntilMs > 0) return task.workerId === "" ? "its worker to reconnect" : `worker ${task.workerId} to reconnect`;

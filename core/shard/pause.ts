@@ -1,13 +1,14 @@
 /** Holds a run and lets it go on: nothing of it begins meanwhile, and nothing that happens to it is lost. */
 import type { RequestId } from "#core/base";
-import { decidePause, decideUnpause, mayBeOffered } from "#core/run";
+import { decidePause, decideUnpause, isReplayOp } from "#core/run";
 import type { Identity } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { Command } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { leaveWorker } from "./outcome.ts";
+import { pumpQueries } from "./queries.ts";
 import { reject, respond } from "./replies.ts";
-import { offer, reoffer } from "./tasks.ts";
+import { place } from "./tasks.ts";
 
 type PauseCommand = Extract<Command, { kind: "pause" | "unpause" }>;
 
@@ -20,16 +21,17 @@ export function onPause(ctx: ShardContext, request: RequestId, identity: Identit
     leaveWorker(ctx, live);
     ctx.append(live, decision, identity);
     if (command.kind === "unpause") offerHeld(ctx, live);
+    // A query that the worker was to be built for is asked again.
+    pumpQueries(ctx, live);
   }
   respond(ctx, request, live, { kind: "done" });
 }
 
 /** Activities that could have begun meanwhile. One whose worker may still come back is offered when that time is over. */
 function offerHeld(ctx: ShardContext, live: LiveRun): void {
-  for (const o of live.run.pending.values()) {
-    if (!mayBeOffered(o, ctx.nowMs)) continue;
-    const task = live.tasks.get(o.op);
-    if (task?.isUnclaimed === true) reoffer(ctx, live, o);
-    else if (task === undefined || (task.session === undefined && task.orphanUntilMs === 0)) offer(ctx, live, o);
+  for (const task of [...live.tasks.values()]) {
+    if (task.session !== undefined || task.orphanUntilMs > 0 || isReplayOp(task.op)) continue;
+    const o = live.run.pending.get(task.op);
+    if (o !== undefined) place(ctx, live, o, task);
   }
 }

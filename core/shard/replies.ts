@@ -1,5 +1,5 @@
 /** Answers to clients: each waits for the commit of what it rests on. */
-import { now, type Rejection, type Reply, type RequestId } from "#core/base";
+import { limits, now, type Rejection, type Reply, type RequestId } from "#core/base";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 
@@ -11,3 +11,13 @@ export function respond(ctx: ShardContext, request: RequestId, live: LiveRun, re
 export function reject(ctx: ShardContext, request: RequestId, rejection: Rejection, live?: LiveRun): void {
   ctx.emit({ kind: "reply", request, reply: { kind: "rejected", rejection }, after: live === undefined ? now : ctx.committed(live) });
 }
+
+/** Where so many events wait that more would only make it worse. `doing` says to whom what is refused. */
+export function refuseBehind(live: LiveRun, doing: string): Rejection | undefined {
+  const { length } = live.undelivered;
+  if (length < limits.undeliveredMax) return undefined;
+  return { reject: "BUFFER_FULL", message: `Cannot ${doing}: ${length} events wait to be taken by it`, retryAfterMs: 200 };
+}
+
+/** What whoever waits for a run that is blocked is told. */
+export const refuseBlocked = ({ id, run }: LiveRun): Rejection => ({ reject: "RUN_BLOCKED", message: `Run ${id} is blocked: ${run.note}` });

@@ -11,7 +11,7 @@ export const partition = runPartition(order);
 
 /** What the workflow asks for, in order; it waits after each activity. */
 export type Step =
-  | { readonly undo: string; readonly always?: true; readonly attempts?: number }
+  | { readonly undo: string; readonly always?: true; readonly attempts?: number; readonly withinMs?: number }
   | { readonly act: string }
   /** Takes back what operation `op` registered. */
   | { readonly take: number };
@@ -117,7 +117,8 @@ export class SagaWorld {
         commands.push({ kind: CommandKind.activity, op, name: step.act, payload, options: { retry: { attemptsMax: 1 } } });
         return commands;
       }
-      const options = { retry: { attemptsMax: step.attempts ?? 2, initialMs: 100, intervalMsMax: 100 } };
+      const retry = { attemptsMax: step.attempts ?? 2, initialMs: 100, intervalMsMax: 100 };
+      const options = { retry, scheduleToCloseMs: step.withinMs ?? 0 };
       commands.push({ kind: CommandKind.compensate, op, name: step.undo, payload, trigger: step.always ? 1 : 0, options });
     }
     return [...commands, { kind: CommandKind.complete, payload: { data: new TextEncoder().encode("7") } }];

@@ -22,8 +22,16 @@ function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): L
   return task;
 }
 
-/** A replay of a dead letter is no part of the run that is paused. */
-const isHeld = ({ run }: LiveRun, op: number) => isPaused(run) && !isReplayOp(op);
+/** Whether its run is paused, so that it does not begin. A replay of a dead letter is no part of that run. */
+export const isHeld = ({ run }: LiveRun, op: number) => isPaused(run) && !isReplayOp(op);
+
+/** Offers an operation that was just issued. The time it has as a whole counts from here, be it offered or not. */
+export function offerFirst(ctx: ShardContext, live: LiveRun, op: number): void {
+  const o = live.run.pending.get(op);
+  if (o === undefined) return;
+  offer(ctx, live, o);
+  if (o.options?.scheduleToCloseMs) remind(ctx, live, "schedule-to-close", o.scheduledMs + o.options.scheduleToCloseMs, o);
+}
 
 /** Offers the operation's current attempt, which no worker can have: to one with a free slot, or to the queue. */
 export function offer(ctx: ShardContext, live: LiveRun, o: Operation): void {
@@ -36,7 +44,8 @@ function takePlace(live: LiveRun, o: Operation): LiveTask {
   return newTask(live, o, before?.attempt === o.attempt ? before.progress : undefined);
 }
 
-function place(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask): void {
+/** Leases the task, which is without a worker, or queues it; where its run is paused, neither. */
+export function place(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask): void {
   // It begins when the run goes on.
   if (isHeld(live, o.op)) return;
   const session = ctx.pool.forActivity(live.namespace, o.name);
@@ -73,6 +82,7 @@ function hold(ctx: ShardContext, live: LiveRun, o: Operation, task: LiveTask, se
   task.session = session;
   task.workerId = session.workerId;
   task.orphanUntilMs = 0;
+  task.isUnclaimed = false;
   task.heartbeatMs = ctx.nowMs;
   session.capacity.hold(task.key, ctx.options.shard, token);
   const { startToCloseMs = 0, heartbeatMs = 0 } = o.options ?? {};

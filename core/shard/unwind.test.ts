@@ -186,6 +186,28 @@ test("what fails for good is a dead letter: the unwind goes on and the outcome s
   expect(world.kinds().filter((kind) => kind === EventKind.deadLetterReplayed)).toHaveLength(2);
 });
 
+test("an undo that is not done within its time is a dead letter, and so is its replay", () => {
+  const world = new SagaWorld([{ undo: "refund_card", withinMs: 5000 }, { act: "charge_card" }]);
+  world.failing.add("charge_card");
+  world.isHeld = true;
+  world.start();
+  world.execute(world.executing[0] as never);
+  expect(world.executing.map(({ task }) => task.name)).toEqual(["refund_card"]);
+  world.advance(4800);
+  expect(world.state.deadLetter).toEqual([]);
+  world.advance(300);
+  const late = { name: "refund_card", failure: { type: "TimeoutError" }, replay: 0 };
+  expect(world.state).toMatchObject({ summary: { status: RunStatus.failed }, deadLetter: [{ ...late, attempts: 1 }] });
+  expect(world.executing.map(({ isCancelled }) => isCancelled)).toEqual([true]);
+
+  const letter = world.state.deadLetter[0]?.letter ?? 0;
+  world.take(world.led.command({ kind: "replay-letter", run: order, letter }));
+  world.advance(4800);
+  expect(world.state.deadLetter[0]?.replay).toBeGreaterThan(0);
+  world.advance(300);
+  expect(world.state.deadLetter).toMatchObject([{ ...late, attempts: 2 }]);
+});
+
 test("a dead letter outlives crashes, and can be dropped, also while it is replayed", () => {
   const world = new SagaWorld([{ undo: "refund_card", attempts: 1 }, { act: "charge_card" }]);
   world.failing.add("refund_card");

@@ -13,7 +13,7 @@ import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 import { endRun } from "./outcome.ts";
 import { remind } from "./reminders.ts";
-import { offer } from "./tasks.ts";
+import { offerFirst } from "./tasks.ts";
 
 /** Goes on with an unwind as far as it can be now. */
 export function unwind(ctx: ShardContext, live: LiveRun): void {
@@ -22,8 +22,7 @@ export function unwind(ctx: ShardContext, live: LiveRun): void {
   if (next === undefined || isStopping(ctx, live)) return;
   if (next !== "end") {
     ctx.append(live, decideCompensationStarted(run, next), ctx.core(next.seq));
-    const o = run.pending.get(next.op);
-    if (o !== undefined) offer(ctx, live, o);
+    offerFirst(ctx, live, next.op);
     return;
   }
   const because = ctx.core(run.decided?.seq ?? 0);
