@@ -39,7 +39,6 @@ export {
 } from "./queue.ts";
 export { decideAwaitResult, decideSendSignal, decideSettled, decideWaitCancelled, decideWaitRefused } from "./remote.ts";
 export { decideAnswerLost, decideCallWithdrawn, decideMethodCall, type MethodCallRequest } from "./remote-call.ts";
-export { liveStarts, mayStartNext } from "./schedule.ts";
 export { isSearchableFull, searchableJson, searchableProblem } from "./searchable.ts";
 export type { Sender } from "./sender.ts";
 export { decideSignal, type SignalRequest } from "./signal.ts";
@@ -59,6 +58,7 @@ export {
   isTask,
   kept,
   mayBeOffered,
+  mayStartNext,
   type Operation,
   ownPartition,
   type Run,

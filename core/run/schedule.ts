@@ -24,7 +24,7 @@ import {
 } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { enqueue, partitionOf } from "./outbox.ts";
-import type { Operation, Run } from "./state.ts";
+import type { Run } from "./state.ts";
 
 export type ScheduleEvent = Extract<
   RunEvent,
@@ -47,16 +47,6 @@ export const isOfSchedule = (event: RunEvent): event is ScheduleEvent =>
   event.kind >= EventKind.scheduleCreated && event.kind <= EventKind.scheduleDeleted;
 
 const noInstant: ScheduleNext = { atMs: 0, dueMs: 0 };
-
-/** Runs that it started and that have not ended, oldest first. */
-export const liveStarts = (run: Run): Operation[] => [...run.pending.values()].filter(({ kind }) => kind === EventKind.childSpawned);
-
-/** Whether the first that waits for earlier runs need not wait any more. */
-export function mayStartNext(run: Run): boolean {
-  const first = run.schedule?.waiting[0];
-  if (first === undefined || run.pending.size >= limits.scheduleLiveMax) return false;
-  return first.atOnce || run.pending.size === 0 || run.schedule?.config?.policy?.overlap === OverlapPolicy.allowAll;
-}
 
 export function applySchedule(run: Run, event: ScheduleEvent, at: { readonly seq: number; readonly timeMs: number }): void {
   if (event.kind === EventKind.scheduleCreated) return applyCreated(run, event.body, at);
@@ -129,7 +119,7 @@ function applyInstant(run: Run, schedule: ScheduleState, body: ScheduleFired | S
   remember(schedule, { atMs, instance, op: 0, outcome, status: 0 });
   if (outcome === InstantOutcome.replaces) {
     for (const { instance: replaced } of schedule.waiting) settle(schedule, replaced, { outcome: InstantOutcome.skipped });
-    for (const _ of schedule.waiting) count(schedule, "skipped");
+    count(schedule, "skipped", schedule.waiting.length);
     schedule.waiting = [];
     endLive(run, schedule, instance);
   }
@@ -141,7 +131,8 @@ function applyInstant(run: Run, schedule: ScheduleState, body: ScheduleFired | S
 function endLive(run: Run, { config }: ScheduleState, instance: string): void {
   const kind = config?.policy?.overlap === OverlapPolicy.terminateOther ? MessageKind.terminate : MessageKind.cancel;
   const reason = `its schedule is to start ${instance}`;
-  for (const o of liveStarts(run)) {
+  // A schedule has no operations but the runs that it started and that have not ended.
+  for (const o of run.pending.values()) {
     enqueue(run, partitionOf(o.to), { kind, op: o.op, generation: run.generation, child: o.op, reason });
   }
 }

@@ -6,7 +6,7 @@
  * holds the run or on time passing without an event.
  */
 import type { Partition, RunId } from "#core/base";
-import { noBytes, runPartition, schedulePartition } from "#core/base";
+import { limits, noBytes, runPartition, schedulePartition } from "#core/base";
 import {
   type ActivityOptions,
   type AnsweredCall,
@@ -18,6 +18,7 @@ import {
   EventKind,
   type Failure,
   type OpenCall,
+  OverlapPolicy,
   type Payload,
   RunStatus,
   type ScheduleState,
@@ -282,9 +283,16 @@ export function dueMs(run: Run, afterMs = 0): number {
   return due;
 }
 
+/** Whether the first instant that waits for earlier runs of the schedule need not wait any more, while so many are live. */
+export function mayStartNext({ waiting: [first], config }: ScheduleState, live: number): boolean {
+  if (first === undefined || live >= limits.scheduleLiveMax) return false;
+  return first.atOnce || live === 0 || config?.policy?.overlap === OverlapPolicy.allowAll;
+}
+
 /** When a schedule of which so many runs are live must be looked at: 0 = at once, Infinity = when something happens. */
-export function scheduleDueMs({ waiting, paused, next }: ScheduleState, live: number): number {
-  if (waiting.length > 0 && (live === 0 || waiting[0]?.atOnce === true)) return 0;
+export function scheduleDueMs(schedule: ScheduleState, live: number): number {
+  if (mayStartNext(schedule, live)) return 0;
+  const { paused, next } = schedule;
   return paused || next === undefined || next.atMs === 0 ? Number.POSITIVE_INFINITY : next.dueMs;
 }
 

@@ -42,12 +42,12 @@ const outcomes: Readonly<Record<Overlap, InstantOutcome>> = {
 
 /** At the end of a step that changed it: what waits for nobody any more starts, and the next instant is minded. */
 export function carryOn(ctx: ShardContext, live: LiveRun): void {
-  const { run } = live;
-  if (run.schedule === undefined) return;
-  for (let i = 0; i < startedMax && mayStartNext(run); i++) start(ctx, live, run.schedule);
-  // Not in this step again: a record holds so many starts.
-  const dueMs = mayStartNext(run) ? ctx.nowMs + 1 : scheduleDueMs(run.schedule, run.pending.size);
-  if (dueMs !== Number.POSITIVE_INFINITY) remind(ctx, live, "schedule", dueMs);
+  const { schedule, pending } = live.run;
+  if (schedule === undefined) return;
+  for (let i = 0; i < startedMax && mayStartNext(schedule, pending.size); i++) start(ctx, live, schedule);
+  const dueMs = scheduleDueMs(schedule, pending.size);
+  // What may start now starts in another step: a record holds so many.
+  if (dueMs !== Number.POSITIVE_INFINITY) remind(ctx, live, "schedule", dueMs === 0 ? ctx.nowMs + 1 : dueMs);
 }
 
 function start(ctx: ShardContext, live: LiveRun, { waiting, config }: ScheduleState): void {
@@ -64,12 +64,11 @@ function start(ctx: ShardContext, live: LiveRun, { waiting, config }: ScheduleSt
 export function onScheduleDue(ctx: ShardContext, live: LiveRun): void {
   const { schedule } = live.run;
   if (schedule === undefined) return;
-  if (mayStartNext(live.run)) return carryOn(ctx, live);
+  if (mayStartNext(schedule, live.run.pending.size)) return ctx.touch(live);
   const { next, paused, config } = schedule;
   if (paused || next === undefined || next.atMs === 0 || next.dueMs > ctx.nowMs || config?.spec === undefined) return;
-  const clockwork = { spec: config.spec, zones: ctx.zones, id: live.id };
-  const { zone } = config.spec;
-  if (!knowsZone(ctx, zone)) return remind(ctx, live, "schedule", ctx.nowMs + limits.scheduleRetryMs);
+  const clockwork = clockworkOf(ctx, live, config.spec);
+  if (!knowsZone(ctx, config.spec.zone)) return remind(ctx, live, "schedule", ctx.nowMs + limits.scheduleRetryMs);
   const caught = catchUp(clockwork, next, { nowMs: ctx.nowMs, windowMs: config.policy?.catchUpMs ?? 0 });
   const cause = ctx.core(live.run.firstSeq);
   if (caught.missed !== undefined) {
@@ -77,7 +76,7 @@ export function onScheduleDue(ctx: ShardContext, live: LiveRun): void {
     ctx.append(live, { kind: EventKind.scheduleMissed, body }, cause);
     return;
   }
-  const outcome = outcomes[decideOverlap(config.policy?.overlap ?? 0, aheadOf(live))];
+  const outcome = outcomeNow(live);
   const body = { atMs: next.atMs, outcome, next: nextOf(coming(clockwork, next.atMs)), instance: instanceAt(live, next.atMs) };
   ctx.append(live, { kind: EventKind.scheduleFired, body }, cause);
 }
@@ -85,7 +84,11 @@ export function onScheduleDue(ctx: ShardContext, live: LiveRun): void {
 /** A zone may be unknown on one machine and known on the next: a schedule waits for that, and nothing is lost but time. */
 const knowsZone = (ctx: ShardContext, zone: string) => zone === "" || zone === "UTC" || ctx.zones.offsetMs(zone, ctx.nowMs) !== undefined;
 
-const aheadOf = ({ run }: LiveRun) => ({ live: run.pending.size, waiting: run.schedule?.waiting.length ?? 0 });
+/** What an instant comes to that is due now. */
+function outcomeNow({ run: { schedule, pending } }: LiveRun): InstantOutcome {
+  const ahead = { live: pending.size, waiting: schedule?.waiting.length ?? 0 };
+  return outcomes[decideOverlap(schedule?.config?.policy?.overlap ?? 0, ahead)];
+}
 
 const nextOf = (next: ScheduleNext | undefined): ScheduleNext => next ?? { atMs: 0, dueMs: 0 };
 
@@ -108,7 +111,6 @@ export function onSchedule(ctx: ShardContext, request: RequestId, identity: Iden
     const reason = ask.kind === "create" && isLive(live.run) ? "SCHEDULE_EXISTS" : "BAD_REQUEST";
     return reject(ctx, request, { reject: reason, message: `Cannot ${verbs[ask.kind]} schedule ${id}: ${done}` }, live);
   }
-  carryOn(ctx, live);
   const next = live.run.schedule?.next ?? nextOf(undefined);
   respond(ctx, request, live, { kind: "scheduled", answer: { next, instance: "", outcome: 0, count: 0, ...done } });
 }
@@ -159,7 +161,7 @@ function plan(
   if (config === undefined || spec === undefined) return "it says no time: give a cron expression, an interval or an instant";
   const problem = specProblem(spec, ctx.zones, ctx.nowMs);
   if (problem !== undefined) return problem;
-  return { config, next: nextOf(coming({ spec, zones: ctx.zones, id: live.id }, ctx.nowMs)) };
+  return { config, next: nextOf(coming(clockworkOf(ctx, live, spec), ctx.nowMs)) };
 }
 
 function create(
@@ -204,7 +206,7 @@ function trigger(ctx: ShardContext, live: LiveRun, identity: Identity): Partial<
   const atMs = ctx.nowMs;
   // Two triggers of one millisecond are two runs.
   const instance = `${instanceAt(live, atMs)}-${live.chain.size}`;
-  const outcome = outcomes[decideOverlap(live.run.schedule?.config?.policy?.overlap ?? 0, aheadOf(live))];
+  const outcome = outcomeNow(live);
   ctx.append(live, { kind: EventKind.scheduleTriggered, body: { atMs, outcome, instance } }, identity);
   return { instance, outcome };
 }
