@@ -1,6 +1,6 @@
 /** One command on its way to a leader that takes it. */
-import { type Reply, runPartition, type ShardId } from "#core/base";
-import type { Command } from "#core/shard";
+import type { Reply, ShardId } from "#core/base";
+import { type Command, partitionOfCommand } from "#core/shard";
 import { asHopError } from "../service/status.ts";
 import type { Gate, Waiter } from "./gate.ts";
 import type { Known } from "./remote-shard.ts";
@@ -81,7 +81,7 @@ export class Pursuit implements Waiter {
     if (this.isOver) return;
     this.startedMs = this.router.nowMs;
     try {
-      this.asked = this.router.lead(runPartition(this.command.run));
+      this.asked = this.router.lead(partitionOfCommand(this.command));
       const tried = this.router.tryOnce(this.command, this.asking, (place, reply, known) => {
         if (!this.isOver) this.answered(place, reply, known);
       });
@@ -151,7 +151,7 @@ export class Pursuit implements Waiter {
   private hasNews(): boolean {
     const { asked } = this;
     if (asked === undefined) return false;
-    const lead = this.router.lead(runPartition(this.command.run));
+    const lead = this.router.lead(partitionOfCommand(this.command));
     return lead.shard !== asked.shard || lead.leaseEpoch > asked.leaseEpoch || (lead.isHere && !asked.isHere);
   }
 
@@ -159,7 +159,9 @@ export class Pursuit implements Waiter {
     if (this.isOver) return;
     this.isOver = true;
     this.done(reply);
-    if (this.shard !== undefined && reply.kind !== "rejected") this.router.gateOf(this.shard).taken();
+    const { router, shard } = this;
+    // Not from within: each one taken brings others, and a thousand that are answered at once would call each other.
+    if (shard !== undefined && reply.kind !== "rejected") queueMicrotask(() => router.gateOf(shard).taken());
   }
 }
 

@@ -1,7 +1,7 @@
 /** Placement's replica on this node, as the rest of the node asks it. */
 import { HopError, type NodeId } from "#core/base";
 import type { ClusterView, PlacementCommand, PlacementReply } from "#core/placement";
-import { membersOf } from "#core/raft";
+import { isVoter } from "#core/raft";
 import type { Identity } from "#proto";
 import type { LocalPlacement } from "../cluster/local-shards.ts";
 import type { PlacementReplica } from "./placement-replica.ts";
@@ -25,8 +25,8 @@ export class LocalVoter implements LocalPlacement {
 
   leaderHint(): NodeId | undefined {
     const { group } = this.replica;
-    // One that left the group hears of no later leader: whom it followed last says nothing any more.
-    if (group.leader === 0 || !membersOf(group.conf).includes(group.status().id)) return undefined;
+    // One that left the group, or only learns, may hear of no later leader: whom it followed last says nothing any more.
+    if (group.leader === 0 || !isVoter(group.conf, group.status().id)) return undefined;
     return group.leader;
   }
 

@@ -3,7 +3,8 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { asIndex, asShardId, keyMax, type Partition, wholeRange } from "#core/base";
+import { asIndex, asShardId, type KeyRange, keyMax, type Partition, wholeRange } from "#core/base";
+import { encodeShardHeader, toBytes } from "#proto";
 import { CorruptionError } from "../corruption-error.ts";
 import type { CheckpointMeta, ShardRow, StateRow } from "./checkpoint-row.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
@@ -35,13 +36,13 @@ const row = (name: string, dueMs: number, index = 1, key = 1): StateRow => ({
   dueMs,
   index,
 });
-const meta = (appliedIndex: number, of = shard): CheckpointMeta => ({
+const meta = (appliedIndex: number, of = shard, range: KeyRange = wholeRange): CheckpointMeta => ({
   shard: of,
   appliedIndex,
   term: 3,
   clockMs: 1_700_000_000_000,
   conf: new Uint8Array([1, 2]),
-  header: new Uint8Array([3, of]),
+  header: toBytes(encodeShardHeader, range),
   headerIndex: appliedIndex,
 });
 const loaded = (store: CheckpointStore, name: string) => {
@@ -191,15 +192,22 @@ test("shards own rows by their keys: timers and deletions keep to a range, and a
   store.close();
 });
 
-test("a shard that is ahead of its log is dropped, and only that one; rows of a removed one stay", () => {
+test("a shard that is ahead of its log is dropped with all states of its keys, and only that one; rows of a removed one stay", () => {
+  const middle = { first: 500, last: 649 };
+  const removed = asShardId(3);
   let store = open();
-  store.save([row("a", 1, 4, 10)], meta(4));
-  store.save([row("b", 1, 90, 600)], meta(90, other));
-  store.save([row("c", 1, 80, 700)], meta(80, asShardId(3)));
+  store.save([row("a", 1, 4, 10), row("saved before its keys were another's", 1, 4, 620)], meta(4, shard, left));
+  store.save([row("b", 1, 90, 600), row("its keys went to the first one", 1, 3, 20)], meta(90, other, middle));
+  store.save([row("c", 1, 80, 700)], meta(80, removed, { first: 650, last: keyMax }));
   store.close();
   store = open({ durable: 79, removed: [3] });
-  expect([loaded(store, "a"), loaded(store, "b"), loaded(store, "c")]).toEqual(["state of a at 4", undefined, "state of c at 80"]);
-  expect([store.meta(shard), store.meta(other), store.meta(asShardId(3))]).toEqual([meta(4), undefined, undefined]);
+  expect([loaded(store, "a"), loaded(store, "its keys went to the first one")]).toEqual([
+    "state of a at 4",
+    "state of its keys went to the first one at 3",
+  ]);
+  expect([loaded(store, "b"), loaded(store, "saved before its keys were another's")]).toEqual([undefined, undefined]);
+  expect(loaded(store, "c")).toBe("state of c at 80");
+  expect([store.meta(shard), store.meta(other), store.meta(removed)]).toEqual([meta(4, shard, left), undefined, undefined]);
   expect(warnings).toEqual(["The checkpoint of shard 2 was dropped: it is at index 90, and the log ends at 79"]);
   store.close();
 });

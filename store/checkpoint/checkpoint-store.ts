@@ -11,6 +11,7 @@ import { Database } from "bun:sqlite";
 import { open } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Index, Key, KeyRange, Partition, SavedState, ShardId, StateReader } from "#core/base";
+import { decodeShardHeader, fromBytes } from "#proto";
 import { isMissing, syncPath } from "../cas/blob-file.ts";
 import { CorruptionError } from "../corruption-error.ts";
 import { type DerivedFormat, type DerivedOptions, openDerived, sqliteFault, suspect } from "../derived-database.ts";
@@ -206,15 +207,17 @@ export class CheckpointStore {
     this.database.close();
   }
 
-  /** Drops the place of each shard that is beyond its log, and what the shard saved. */
+  /** Drops the place of each shard that is beyond its log, and the states of its keys. */
   private dropBeyond({ durableIndex, isRemoved, warn }: CheckpointOptions): void {
     const places = this.trusting(() => this.database.query("SELECT shard, applied_index FROM meta").values()) as [ShardId, number][];
     for (const [shard, applied] of places) {
       const durable = durableIndex(shard);
       if (applied <= durable) continue;
+      // By its keys: a row that another shard saved before a split or a merge is as much of a lost future as its own.
+      const header = this.meta(shard)?.header;
       this.removeMeta(shard);
-      if (isRemoved(shard)) continue;
-      this.trusting(() => this.database.run("DELETE FROM partition WHERE shard = ?", [shard]));
+      if (header === undefined || isRemoved(shard)) continue;
+      this.deleteRange(fromBytes(decodeShardHeader, header));
       warn(`The checkpoint of shard ${shard} was dropped: it is at index ${applied}, and the log ends at ${durable}`);
     }
   }

@@ -16,6 +16,7 @@ import {
   type ShardId,
   type StateReader,
 } from "#core/base";
+import { decodeHeader } from "#core/shard";
 import type { CheckpointMeta, CheckpointStore, LogView, ShardRow } from "#store";
 
 type StateRow = Omit<ShardRow, "shard">;
@@ -94,13 +95,10 @@ class MemoryCheckpoints {
   constructor(disk: CheckpointDisk, log: Pick<LogView, "durableIndex" | "isRemoved">) {
     this.disk = disk;
     this.life = ++disk.life;
-    for (const [shard, { appliedIndex }] of [...this.tables.metas]) {
+    for (const [shard, { appliedIndex, header }] of [...this.tables.metas]) {
       if (appliedIndex <= log.durableIndex(shard)) continue;
       this.removeMeta(shard);
-      if (log.isRemoved(shard)) continue;
-      this.change(({ rows }) => {
-        for (const row of rows.values()) if (row.shard === shard) rows.delete(row.partition);
-      });
+      if (!log.isRemoved(shard)) this.deleteRange(decodeHeader(header));
     }
   }
 

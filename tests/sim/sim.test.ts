@@ -23,24 +23,9 @@ const pick = ({ hash, steps, events, simulatedMs }: ReturnType<typeof simulate>)
 /** Not faults: what object storage is used for. */
 const steps: ReadonlySet<string> = new Set(["sealed", "sealedRead", "archiveSealed", "compacted"]);
 
-/**
- * Seeds that fail, and whose fault is not found yet: `npm run sim -- --from 25 --seeds 1` shows it. Each is left out here
- * by name, and tried until it holds.
- */
-const open: ReadonlyMap<number, string> = new Map([
-  [25, "replicasAreEqual: a replica lacks a run that another one has"],
-  [280, "endsInTime: placement is left without a leader that it knows"],
-]);
-
-for (const [seed, fault] of open) {
-  test.failing(`seed ${seed} holds (known to fail: ${fault})`, () => {
-    expect(simulate(seed).failure).toBeUndefined();
-  }, 120_000);
-}
-
 // The long form plants bugs too: `npm run sim -- --bugs`.
-test("358 of 360 seeds hold every invariant for 25 hours, and each fault strikes in a fifth of them", async () => {
-  const seeds = Array.from({ length: 360 }, (_, i) => i + 1).filter((seed) => !open.has(seed));
+test("360 seeds hold every invariant for 25 hours, and each fault strikes in a fifth of them", async () => {
+  const seeds = Array.from({ length: 360 }, (_, i) => i + 1);
   const { ok, output } = await sim("--list", seeds.join());
   expect(ok ? "ok" : output).toBe("ok");
   const shares = [...output.matchAll(/(\w+) (\d+) %/g)].map(([, fault, share]) => ({ fault: fault as string, share: Number(share) }));
