@@ -12,6 +12,7 @@ import { clusterPartition, emptyState, mapPartition, type Part, type PlacementSt
 import { encodePart, loadPart } from "./saved-state.ts";
 import type { ReplicaSet, ShardEntry } from "./shard-entry.ts";
 import { orderedRanges, type ShardMap } from "./shard-map.ts";
+import { bundleFor } from "./view.ts";
 
 /** The old cluster may have given leases that its uploaded placement does not know of: fewer than this. */
 export const leaseEpochsSkipped = 1_000_000;
@@ -45,6 +46,8 @@ export interface UploadedPlacement {
   readonly clusterId: string;
   /** Of code that new runs start on. */
   readonly bundles: readonly Uint8Array[];
+  /** Of these, the one that a start of `run` is pinned to. */
+  readonly bundleFor: (namespace: string, of: { readonly type: string; readonly run: string }) => Uint8Array | undefined;
 }
 
 /** Throws `RangeError` where it is of another format, `CodecError` where it is none. */
@@ -53,7 +56,14 @@ export function uploadedPlacement(states: Uint8Array): UploadedPlacement {
   const { map, nodes, settings, namespaces } = state;
   const shards = [...map.shards.values()].filter(({ shard }) => shard !== 0).map(({ shard, range }) => ({ shard, range }));
   const bundles = [...namespaces.values()].flatMap(({ types }) => [...types.values()].map(({ bundle }) => bundle));
-  return { shards, lastShard: map.lastShard, nextNode: nextNodeId(nodes), clusterId: settings?.clusterId ?? "", bundles };
+  return {
+    shards,
+    lastShard: map.lastShard,
+    nextNode: nextNodeId(nodes),
+    clusterId: settings?.clusterId ?? "",
+    bundles,
+    bundleFor: (namespace, of) => bundleFor({ deployments: namespaces }, namespace, of),
+  };
 }
 
 /** Events of partition `cluster`, the first ones of the new placement. `states` are what `encodeState` wrote. */

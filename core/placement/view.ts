@@ -131,8 +131,12 @@ export const shardOf = (view: ClusterView, shard: ShardId): ShardEntry | undefin
   shard === 0 ? view.placement : view.shards.get(shard);
 
 /** Bundle that a start of `run` is pinned to; without one, that of the current version of the type. */
-export function bundleFor(view: ClusterView, namespace: string, { type, run }: { readonly type: string; readonly run?: string }) {
-  const deployed = view.deployments.get(namespace)?.types.get(type);
+export function bundleFor(
+  { deployments }: Pick<ClusterView, "deployments">,
+  namespace: string,
+  { type, run }: { readonly type: string; readonly run?: string },
+): Uint8Array | undefined {
+  const deployed = deployments.get(namespace)?.types.get(type);
   return deployed === undefined || run === undefined ? deployed?.bundle : bundleOfStart(deployed, run);
 }
 

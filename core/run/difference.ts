@@ -4,11 +4,11 @@
  *
  * Both are of one past: the earlier one of the two is what the later one was then.
  */
-import { limits, type Partition, runPartition } from "#core/base";
-import { EventKind, type Message, MessageKind } from "#proto";
+import { limits, type Partition } from "#core/base";
+import { EventKind, type Message, MessageKind, type RunState } from "#proto";
 import { knowsStart } from "./child.ts";
-import { nextNumber, settledThrough, waiterKey } from "./outbox.ts";
-import { isOpen, type Operation, ownPartition, type Run } from "./state.ts";
+import { nextNumber, partitionOf, type ResultWaiter, settledThrough, waiterKey } from "./outbox.ts";
+import { isOpen, type Operation, type Run } from "./state.ts";
 
 export interface Difference {
   /** Messages that the receiver took and the sender does not know to have sent. */
@@ -25,71 +25,79 @@ export interface Difference {
   readonly unanswered: readonly Operation[];
 }
 
-export function differenceOf(sender: Run, receiver: Run): Difference {
-  const [from, to] = [ownPartition(sender), ownPartition(receiver)];
-  const taken = receiver.inbox.get(from)?.taken ?? 0;
-  const settled = settledThrough(sender, to);
+/** One of the two, as it was restored. */
+export interface Side {
+  readonly partition: Partition;
+  readonly run: Run;
+}
+
+/** Operations that ask another run for something, by what they send and what answers it. */
+const asks: ReadonlyMap<EventKind, { readonly ask: MessageKind; readonly answer: MessageKind }> = new Map([
+  [EventKind.resultAwaited, { ask: MessageKind.wait, answer: MessageKind.result }],
+  [EventKind.childSpawned, { ask: MessageKind.start, answer: MessageKind.result }],
+  [EventKind.methodCallSent, { ask: MessageKind.call, answer: MessageKind.callAnswered }],
+]);
+
+export function differenceOf(sender: Side, receiver: Side): Difference {
+  const { inbox } = receiver.run;
+  const known = inbox.get(sender.partition);
+  const taken = known?.taken ?? 0;
+  const settled = settledThrough(sender.run, receiver.partition);
   // A receiver forgets senders above a number of them, and a sender the numbers of receivers.
-  const mayHaveForgotten = !receiver.inbox.has(from) && receiver.inbox.size >= limits.sendersKept;
-  const isCounted = sender.outbox.has(to) || sender.settledTo.has(to);
+  const mayHaveForgotten = known === undefined && inbox.size >= limits.sendersKept;
+  const isCounted = sender.run.outbox.has(receiver.partition) || sender.run.settledTo.has(receiver.partition);
   const isBehind = taken < settled;
+  const unheard = unheardOf(sender, receiver);
+  const isCall = ({ kind }: Operation) => kind === EventKind.methodCallSent;
   return {
-    unsent: Math.max(0, taken - nextNumber(sender, to) + 1),
+    unsent: Math.max(0, taken - nextNumber(sender.run, receiver.partition) + 1),
     missing: isBehind && isCounted && !mayHaveForgotten ? settled - taken : 0,
     taken,
-    isUnsure: isBehind && (isCounted ? mayHaveForgotten : receiver.inbox.has(from)),
-    unanswered: unansweredOf(sender, receiver, taken),
-    lostCalls: lostCallsOf(sender, receiver, taken),
+    isUnsure: isBehind && (isCounted ? mayHaveForgotten : known !== undefined),
+    lostCalls: unheard.filter(isCall),
+    unanswered: unheard.filter((o) => !isCall(o)),
   };
 }
 
-function lostCallsOf(sender: Run, receiver: Run, taken: number): Operation[] {
-  if (!isOpen(sender)) return [];
-  const [from, to] = [runPartition(sender.run), runPartition(receiver.run)];
-  const { generation } = sender;
-  const answers = unread(receiver, from, sender.inbox.get(to)?.taken ?? 0);
-  const asked = sender.outbox.get(to)?.messages ?? [];
-  const refused = receiver.inbox.get(from)?.refused ?? [];
-  const open = [...receiver.calls.values()].filter((call) => call.from === from && call.generation === generation);
-  return [...sender.pending.values()].filter((o) => {
-    if (o.kind !== EventKind.methodCallSent || o.to !== receiver.run) return false;
+/** Operations of the sender that ask the receiver for something, and that it will not take, has not, and does not answer. */
+function unheardOf(sender: Side, receiver: Side): Operation[] {
+  const { generation, pending } = sender.run;
+  if (!isOpen(sender.run)) return [];
+  const asked = messagesTo(receiver, sender);
+  const { taken = 0, refused = [] } = receiver.run.inbox.get(sender.partition) ?? {};
+  const seen = sender.run.inbox.get(receiver.partition)?.taken ?? 0;
+  const coming = messagesTo(sender, receiver).filter(({ number }) => number > seen);
+  return [...pending.values()].filter((o) => {
+    const kinds = asks.get(o.kind);
+    if (kinds === undefined || partitionOf(o.to) !== receiver.partition) return false;
     const isOf = (kind: MessageKind) => (m: Message) => m.kind === kind && m.op === o.op && m.generation === generation;
-    const ask = asked.find(isOf(MessageKind.call));
+    const ask = asked.find(isOf(kinds.ask));
     const willBeTaken = ask !== undefined && (ask.number > taken || refused.some(({ number }) => number === ask.number));
-    return !willBeTaken && !open.some((call) => call.op === o.op) && !answers.some(isOf(MessageKind.callAnswered));
+    return (
+      !willBeTaken && !isHeld(receiver.run, o, { partition: sender.partition, generation, op: o.op }) && !coming.some(isOf(kinds.answer))
+    );
   });
 }
 
-function unansweredOf(sender: Run, receiver: Run, taken: number): Operation[] {
-  if (!isOpen(sender)) return [];
-  const [from, to] = [ownPartition(sender), ownPartition(receiver)];
-  const { generation } = sender;
-  const answers = unread(receiver, from, sender.inbox.get(to)?.taken ?? 0);
-  const asked = sender.outbox.get(to)?.messages ?? [];
-  const refused = receiver.inbox.get(from)?.refused ?? [];
-  return [...sender.pending.values()].filter((o) => {
-    const isChild = o.kind === EventKind.childSpawned;
-    if ((!isChild && o.kind !== EventKind.resultAwaited) || o.to !== receiver.run) return false;
-    const isOf = (kind: MessageKind) => (m: Message) => m.kind === kind && m.op === o.op && m.generation === generation;
-    const ask = asked.find(isOf(isChild ? MessageKind.start : MessageKind.wait));
-    const willBeTaken = ask !== undefined && (ask.number > taken || refused.some(({ number }) => number === ask.number));
-    const isQueued = isChild && receiver.queue.some(({ startedBy }) => knowsStart(startedBy, from, { generation, op: o.op }));
-    const isKnown = isQueued || receiver.awaiters.has(waiterKey({ partition: from, generation, op: o.op }));
-    return !willBeTaken && !isKnown && !answers.some(isOf(MessageKind.result));
-  });
+const messagesTo = (to: Side, { run }: Side): readonly Message[] => run.outbox.get(to.partition)?.messages ?? [];
+
+/** Whether the receiver has what the operation asks for in hand. */
+function isHeld({ calls, queue, awaiters }: Run, { kind }: Operation, asker: ResultWaiter): boolean {
+  if (kind === EventKind.methodCallSent)
+    return [...calls.values()].some(
+      (call) => call.from === asker.partition && call.generation === asker.generation && call.op === asker.op,
+    );
+  const isQueued = kind === EventKind.childSpawned && queue.some(({ startedBy }) => knowsStart(startedBy, asker.partition, asker));
+  return isQueued || awaiters.has(waiterKey(asker));
 }
 
-/** What the receiver is still to take. */
-function unread(sender: Run, to: Partition, taken: number): Message[] {
-  return (sender.outbox.get(to)?.messages ?? []).filter(({ number }) => number > taken);
-}
+/** Whether a saved run has acquaintances: cheaper than to load it. */
+export const hasAcquaintances = ({ outbox, inbox, pending }: RunState) =>
+  outbox.length + inbox.length > 0 || pending.some(({ kind }) => asks.has(kind as EventKind));
 
 /** Partitions that the run has sent something to, or taken something of, as far as it remembers them. */
 export function acquaintances(run: Run): { readonly receivers: Set<Partition>; readonly senders: Iterable<Partition> } {
   const receivers = new Set([...run.outbox.keys(), ...run.settledTo.keys()]);
-  for (const o of run.pending.values()) {
-    const isAsked = o.kind === EventKind.resultAwaited || o.kind === EventKind.childSpawned || o.kind === EventKind.methodCallSent;
-    if (isAsked) receivers.add(runPartition(o.to as Run["run"]));
-  }
+  for (const { kind, to } of run.pending.values()) if (asks.has(kind)) receivers.add(partitionOf(to));
   return { receivers, senders: run.inbox.keys() };
 }

@@ -17,14 +17,14 @@ export {
   owedAt,
 } from "./compensation.ts";
 export { compensationCount, decideDropLetter, decideReplayLetter } from "./dead-letter.ts";
-export { acquaintances, type Difference, differenceOf } from "./difference.ts";
+export { acquaintances, type Difference, differenceOf, hasAcquaintances, type Side } from "./difference.ts";
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
 export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
 export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
 export { type CallRequest, callText, decideAnswer, decideCall, type FoundCall } from "./method.ts";
-export { decideEnd, isOrder, lacksBundle, startOf, withBundles } from "./order.ts";
+export { decideEnd, isOrder, lacksBundle, startOf, withBundle, withBundles } from "./order.ts";
 export { applySettled, blankMessage, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
 export { decidePause, decideUnpause, isPaused } from "./pause.ts";
 export {
@@ -60,7 +60,6 @@ export {
   mayBeOffered,
   mayStartNext,
   type Operation,
-  ownPartition,
   type Run,
   scheduleDueMs,
 } from "./state.ts";

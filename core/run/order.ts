@@ -18,11 +18,14 @@ export const lacksBundle = ({ kind, start }: Message): boolean => kind === Messa
 /** The envelope with a bundle in every start whose type has one: whoever carries it knows what is deployed, Core does not. */
 export function withBundles(envelope: Envelope, newest: (type: string) => Uint8Array | undefined): Envelope {
   if (!envelope.message.some(lacksBundle)) return envelope;
-  const message = envelope.message.map((one) => {
-    const bundle = one.start !== undefined && lacksBundle(one) ? newest(one.start.type) : undefined;
-    return bundle === undefined || one.start === undefined ? one : { ...one, start: { ...one.start, bundle } };
-  });
-  return { ...envelope, message };
+  return { ...envelope, message: envelope.message.map((one) => withBundle(one, newest)) };
+}
+
+/** Of one message, see `withBundles`. */
+export function withBundle(message: Message, newest: (type: string) => Uint8Array | undefined): Message {
+  const { start } = message;
+  const bundle = start !== undefined && lacksBundle(message) ? newest(start.type) : undefined;
+  return bundle === undefined || start === undefined ? message : { ...message, start: { ...start, bundle } };
 }
 
 /** A start as a client would ask for it; or why it can't be one. */

@@ -25,10 +25,12 @@ const partition = (name: string): Partition => runPartition(`shop:${name}` as Ru
 const data = (text: string) => ({ data: new TextEncoder().encode(text), ref: undefined });
 
 class Bench {
+  readonly partition: Partition;
   run: Run;
   private seq = 0;
 
   constructor(name: string) {
+    this.partition = partition(name);
     this.run = emptyRun(`shop:${name}` as RunId);
     this.add({ kind: EventKind.runStarted, body: { ...fromBytes(decodeRunStarted, new Uint8Array(0)), generation: 1 } });
   }
@@ -199,11 +201,11 @@ test("an answer that a restore lost is told as lost", () => {
   a.call(1, "b");
   const before = a.copy("a");
   b.take(a);
-  expect(differenceOf(before.run, b.run).lostCalls).toEqual([]);
+  expect(differenceOf(before, b).lostCalls).toEqual([]);
   b.answer(1);
-  expect(differenceOf(before.run, b.run).lostCalls).toEqual([]);
+  expect(differenceOf(before, b).lostCalls).toEqual([]);
   a.take(b);
-  const [lost] = differenceOf(before.run, b.run).lostCalls;
+  const [lost] = differenceOf(before, b).lostCalls;
   expect(lost).toMatchObject({ op: 1, name: "m" });
   if (lost !== undefined) before.add(decideAnswerLost(lost));
   expect(before.run.pending.size).toBe(0);

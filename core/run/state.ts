@@ -6,7 +6,7 @@
  * holds the run or on time passing without an event.
  */
 import type { Partition, RunId } from "#core/base";
-import { limits, noBytes, runPartition, schedulePartition } from "#core/base";
+import { limits, noBytes } from "#core/base";
 import {
   type ActivityOptions,
   type AnsweredCall,
@@ -198,8 +198,6 @@ export function emptyRun(run: RunId): Run {
     expiredEnd: 0,
   };
 }
-
-export const ownPartition = (run: Run): Partition => (hasGuest(run) ? runPartition(run.run) : schedulePartition(run.run));
 
 /** Records that the workflow issued an operation which is now open. What is left out is empty. */
 export function openOperation(

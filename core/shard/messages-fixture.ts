@@ -236,7 +236,7 @@ export class World {
       const side = this.sideOf(from);
       const events = side.log.records.flatMap((body) => fromBytes(decodeRecord, body).event);
       const own = events.filter((bytes) => fromBytes(decodeEvent, bytes).partition === from);
-      const { given, lost, asked, refused } = side.machine.reuniteWith(to, sending, signalsTo(to, own));
+      const { given, lost, asked, refused } = side.machine.reuniteWith(to, sending, signalsTo(to)(own));
       const { reunited } = this;
       Object.assign(reunited, {
         given: reunited.given + given,

@@ -50,16 +50,20 @@ export interface Reunited {
   readonly refused: number;
 }
 
-/** What a run's events say to `to` once and for all: signals, method calls, and starts of children. */
-export function signalsTo(to: Partition, events: readonly Uint8Array[]): Message[] {
+/**
+ * Reads a partition's history, from its first event on and in as many pieces as one likes: what its events say to `to`
+ * once and for all, that is signals, method calls, and starts of children.
+ */
+export function signalsTo(to: Partition): (events: readonly Uint8Array[]) => Message[] {
   let generation = 0;
-  return events.flatMap((bytes) => {
-    const { kind, payload } = fromBytes(decodeEvent, bytes);
-    const event = sentKinds.has(kind) ? decodeBody(kind, payload) : undefined;
-    if (event?.kind === EventKind.runStarted || event?.kind === EventKind.scheduleCreated) generation = event.body.generation;
-    const message = event === undefined ? undefined : messageOf(event, to);
-    return message === undefined ? [] : [{ ...blankMessage, ...message, generation }];
-  });
+  return (events) =>
+    events.flatMap((bytes) => {
+      const { kind, payload } = fromBytes(decodeEvent, bytes);
+      const event = sentKinds.has(kind) ? decodeBody(kind, payload) : undefined;
+      if (event?.kind === EventKind.runStarted || event?.kind === EventKind.scheduleCreated) generation = event.body.generation;
+      const message = event === undefined ? undefined : messageOf(event, to);
+      return message === undefined ? [] : [{ ...blankMessage, ...message, generation }];
+    });
 }
 
 const sentKinds: ReadonlySet<number> = new Set([
@@ -90,7 +94,7 @@ function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined
 /** Nothing that the sender sends from now on has a number that the receiver took. Comes before `reunite`, for all pairs. */
 export function renumber(met: Met): void {
   const { sender, from, to } = met;
-  const { unsent, taken } = differenceOf(from.run, to.run);
+  const { unsent, taken } = differenceOf(from, to);
   if (unsent === 0) return;
   settleTaken(met);
   settleFact(sender, from, { partition: from.partition, receiver: to.partition, through: taken });
@@ -99,8 +103,8 @@ export function renumber(met: Met): void {
 
 /** `signals` are those of the sender's history to the receiver, in order. */
 export function reunite(met: Met, signals: readonly Message[]): Reunited {
-  const { missing } = differenceOf(met.from.run, met.to.run);
-  const { given, lost } = missing === 0 ? { given: 0, lost: 0 } : takeMissing(met, signals);
+  const { missing, taken } = differenceOf(met.from, met.to);
+  const { given, lost } = missing === 0 ? { given: 0, lost: 0 } : takeMissing(met, signals, taken);
   const lostCalls = endLostCalls(met);
   const { asked, refused } = askAgain(met);
   return { given, lost, asked, refused: refused + lostCalls };
@@ -113,10 +117,9 @@ function settleTaken({ sender, from, to }: Met): void {
   sender.seal();
 }
 
-function takeMissing({ receiver, from, to }: Met, signals: readonly Message[]): Pick<Reunited, "given" | "lost"> {
-  const { partition } = to;
-  const { taken } = differenceOf(from.run, to.run);
-  const settled = settledThrough(from.run, partition);
+/** Those behind the number that the receiver took. */
+function takeMissing({ receiver, from, to }: Met, signals: readonly Message[], taken: number): Pick<Reunited, "given" | "lost"> {
+  const settled = settledThrough(from.run, to.partition);
   const missing = signals.filter(({ number }) => number > taken && number <= settled);
   let given = 0;
   for (const message of missing) {
@@ -140,7 +143,7 @@ function takeAgain(receiver: ShardContext, to: LiveRun, from: Partition, message
 /** A call is not made twice: where its answer is lost, that is what the caller is told. */
 function endLostCalls(met: Met): number {
   const { sender, from, to } = met;
-  const { lostCalls } = differenceOf(from.run, to.run);
+  const { lostCalls } = differenceOf(from, to);
   if (lostCalls.length === 0) return 0;
   // What the receiver refused is told as such.
   settleTaken(met);
@@ -156,7 +159,7 @@ function endLostCalls(met: Met): number {
 
 function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
   const { sender, receiver, from, to } = met;
-  const { unanswered } = differenceOf(from.run, to.run);
+  const { unanswered } = differenceOf(from, to);
   if (unanswered.length === 0) return { asked: 0, refused: 0 };
   // What the receiver refused is told before it forgets it.
   settleTaken(met);

@@ -9,7 +9,6 @@
  */
 import type { Effect, Hasher, Key, Partition, Rejection, SavedState, ShardId } from "#core/base";
 import { assert, logicalMax, unreachable } from "#core/base";
-import { type Difference, differenceOf } from "#core/run";
 import type { DescribeReply, Message, ShardAbsorbed, ShardSealed, ShardSplit } from "#proto";
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
 import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
@@ -120,12 +119,6 @@ export class ShardMachine {
     ctx.begin(nowMs);
     ctx.term = term;
     ctx.clock.witness({ timeMs: ctx.nowMs, logical: logicalMax });
-  }
-
-  /** What two restored partitions, of this shard and of `receiver`, have of the messages from one to the other. */
-  differenceTo(to: Partition, { from, receiver }: Sending): Difference {
-    const met = this.meet(to, { from, receiver });
-    return differenceOf(met.from.run, met.to.run);
   }
 
   /** Both shards are to be amended: see `renumber`. */

@@ -224,16 +224,16 @@ class Restore {
     for (const shard of new Set([...replayed.keys(), ...storage.projector.shards()])) if (!kept.has(shard)) forget(storage, shard);
     for (const { stored: each } of replayed.values()) this.report(each.manifest, owners);
     for (const owner of owners) if (owner.kind !== "kept") this.reportNew(owner);
-    await this.reunite(storage, shards);
+    await this.reunite(storage, shards, known);
     this.beginPlacement(storage.log, states, { shards, node: known.nextNode });
     return true;
   }
 
   /** Shards are of different moments, and so is what their runs have of each other's messages. */
-  private reunite(storage: Storage, shards: readonly RestoredShard[]): Promise<void> {
+  private reunite(storage: Storage, shards: readonly RestoredShard[], { bundleFor }: UploadedPlacement): Promise<void> {
     const { objects, cluster, hasher, signal, wallMs } = this.parts;
     const say = (text: string) => this.say(text);
-    return reuniteMessages({ storage, objects, cluster, hasher, shards, nowMs: Math.round(wallMs()), signal, say });
+    return reuniteMessages({ storage, objects, cluster, hasher, shards, nowMs: Math.round(wallMs()), signal, say, bundleFor });
   }
 
   private async takeStates(storage: Storage, stored: readonly StoredManifest[]): Promise<Map<ShardId, ReplayedShard>> {

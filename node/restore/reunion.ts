@@ -4,11 +4,23 @@
  *
  * How two of them are made whole is Core's ([reunion.ts](../../core/shard/reunion.ts)); what can't be is told.
  */
-import { asIndex, asSeq, asTerm, type Hasher, HopError, inRange, type Partition, runOf, type Seq, type ShardId } from "#core/base";
-import type { RestoredShard } from "#core/placement";
-import { acquaintances, type Difference, differenceOf, emptyRun, loadRun, type Run } from "#core/run";
+import {
+  asIndex,
+  asSeq,
+  asTerm,
+  type Hasher,
+  HopError,
+  inRange,
+  namespaceOf,
+  type Partition,
+  runOf,
+  type Seq,
+  type ShardId,
+} from "#core/base";
+import type { RestoredShard, UploadedPlacement } from "#core/placement";
+import { acquaintances, type Difference, differenceOf, emptyRun, hasAcquaintances, loadRun, type Side, withBundle } from "#core/run";
 import { type Reunited, ShardMachine, signalsTo } from "#core/shard";
-import { decodeRunState, EventKind, fromBytes, type Message, type RunState } from "#proto";
+import { decodeRunState, fromBytes, type Message, type RunState } from "#proto";
 import { type CheckpointMeta, ManifestLog, type ObjectStore, ObjectTier, TieredSegmentStore } from "#store";
 import { keyOf } from "../cluster/shard-map.ts";
 import type { Storage } from "../storage.ts";
@@ -21,6 +33,8 @@ export interface ReunionParts {
   readonly hasher: Hasher;
   /** All shards of the new cluster, with their logs begun. */
   readonly shards: readonly RestoredShard[];
+  /** Code for a start that names none, as for a client's. */
+  readonly bundleFor: UploadedPlacement["bundleFor"];
   readonly nowMs: number;
   readonly signal: AbortSignal;
   /** Told a line. */
@@ -41,8 +55,7 @@ interface HistoryEnd {
   readonly lastIndex: number;
 }
 
-interface Saved {
-  readonly run: Run;
+interface Saved extends Side {
   readonly end: HistoryEnd | undefined;
 }
 
@@ -64,16 +77,18 @@ export async function reuniteMessages(parts: ReunionParts): Promise<void> {
 function compareAll({ storage: { checkpoint }, shards, signal }: ReunionParts): { pairs: Pair[]; unsure: number } {
   const found = new Map<string, Pair>();
   const doubted = new Set<string>();
-  const compare = (from: Partition, to: Partition, sender: Saved, receiver: Saved) => {
-    const difference = differenceOf(sender.run, receiver.run);
-    const { unsent, missing, unanswered, isUnsure } = difference;
+  const compare = (sender: Saved, receiver: Saved) => {
+    const [from, to] = [sender.partition, receiver.partition];
+    const difference = differenceOf(sender, receiver);
+    const { unsent, missing, unanswered, lostCalls, isUnsure } = difference;
     if (isUnsure) doubted.add(`${from} ${to}`);
-    if (unsent + missing + unanswered.length > 0) found.set(`${from} ${to}`, { ...difference, from, to, end: sender.end });
+    const differs = unsent + missing + unanswered.length + lostCalls.length > 0;
+    if (differs) found.set(`${from} ${to}`, { ...difference, from, to, end: sender.end });
   };
   const other = (partition: Partition): Saved => {
     const saved = checkpoint.load(partition);
     return saved === undefined
-      ? { run: emptyRun(runOf(partition)), end: undefined }
+      ? { partition, run: emptyRun(runOf(partition)), end: undefined }
       : savedOf(partition, fromBytes(decodeRunState, saved.state), saved.shard);
   };
   for (const { shard, range } of shards) {
@@ -83,11 +98,11 @@ function compareAll({ storage: { checkpoint }, shards, signal }: ReunionParts): 
         signal.throwIfAborted();
         for (const { partition, state, shard: savedBy } of batch) {
           const decoded = fromBytes(decodeRunState, state);
-          if (!hasMessages(decoded)) continue;
+          if (!hasAcquaintances(decoded)) continue;
           const own = savedOf(partition, decoded, savedBy);
           const { receivers, senders } = acquaintances(own.run);
-          for (const to of receivers) compare(partition, to, own, other(to));
-          for (const from of senders) compare(from, partition, other(from), own);
+          for (const to of receivers) compare(own, other(to));
+          for (const from of senders) compare(other(from), own);
         }
       }
     } finally {
@@ -97,13 +112,10 @@ function compareAll({ storage: { checkpoint }, shards, signal }: ReunionParts): 
   return { pairs: [...found.values()], unsure: doubted.size };
 }
 
-const hasMessages = ({ outbox, inbox, pending }: RunState) =>
-  outbox.length + inbox.length > 0 || pending.some(({ kind }) => kind === EventKind.resultAwaited);
-
 function savedOf(partition: Partition, state: RunState, savedBy: ShardId): Saved {
   const shard = state.lastShard === 0 ? savedBy : (state.lastShard as ShardId);
   const end = state.size === 0 ? undefined : { shard, endSeq: asSeq(state.size), lastIndex: state.lastIndex };
-  return { run: loadRun(runOf(partition), state), end };
+  return { partition, run: loadRun(runOf(partition), state), end };
 }
 
 class Reunion {
@@ -132,7 +144,7 @@ class Reunion {
       add(total, { ...made, lost });
       if (lost > 0 && named++ < namedMax) say(lostText(pair, lost, fault));
     }
-    if (named > namedMax) say(`Messages between runs: ${named - namedMax} more runs lack signals`);
+    if (named > namedMax) say(`Messages between runs: ${named - namedMax} more runs lack messages`);
     for (const [shard, { machine, term }] of this.amended)
       storage.log.setHardState(shard, { term: asTerm(term), vote: 0, commit: asIndex(machine.lastIndex) });
     for (const text of textsOf(pairs, total)) say(text);
@@ -171,9 +183,12 @@ class Reunion {
     const signals: Message[] = [];
     if (end === undefined) return { signals, fault: "its history is not there" };
     const { shard, endSeq, lastIndex } = end;
+    const run = runOf(to);
     try {
       const range = { shard, partition: from, firstSeq: asSeq(0), endSeq, lastIndex: asIndex(lastIndex) };
-      for await (const events of this.segments.history(range)) signals.push(...signalsTo(to, events));
+      const read = signalsTo(to);
+      const newest = (type: string) => this.parts.bundleFor(namespaceOf(run), { type, run });
+      for await (const events of this.segments.history(range)) signals.push(...read(events).map((message) => withBundle(message, newest)));
       return { signals, fault: undefined };
     } catch (error) {
       if (error instanceof HopError && error.reason === "HASH_MISMATCH") return { signals: [], fault: error.message };
@@ -188,13 +203,13 @@ function add(total: Record<keyof Reunited, number>, more: Reunited): void {
 
 const lostText = ({ from, to }: Pair, lost: number, fault: string | undefined) =>
   fault === undefined
-    ? `Run ${runOf(to)} lacks ${lost} signals of run ${runOf(from)}, and can't take them: as it was uploaded it had ended, or was not there`
+    ? `Run ${runOf(to)} lacks ${lost} messages of run ${runOf(from)}, and can't take them: as it was uploaded it had ended, or was not there`
     : `Run ${runOf(to)} lacks ${lost} messages of run ${runOf(from)}: ${fault}`;
 
 function textsOf(pairs: readonly Pair[], { given, lost, asked, refused }: Reunited): string[] {
   const unsent = pairs.reduce((sum, pair) => sum + pair.unsent, 0);
   const texts = [
-    [given, "signals were taken again by runs that were uploaded before they had them"],
+    [given, "messages were taken again by runs that were uploaded before they had them"],
     [lost, "are lost"],
     [asked, "waits for results were asked again"],
     [refused, "waits for results end with an error: who was waited for was not uploaded"],

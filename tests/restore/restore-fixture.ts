@@ -6,7 +6,7 @@ import { Nodes } from "../cluster/nodes.ts";
 import { until } from "../until.ts";
 
 const workflows = `
-import { activities, durable, resultOf, sendSignal, signal, sleep } from "@hopskip/runtime";
+import { activities, callWorkflow, durable, method, resultOf, sendSignal, signal, sleep, spawn } from "@hopskip/runtime";
 import type * as work from "./activities.ts";
 const { upper, pass } = activities<typeof work>({ retry: { initialMs: 100, maxMs: 500, attempts: 1000 } });
 
@@ -27,6 +27,21 @@ export const tells = durable(async (run: string) => {
   return "told";
 });
 export const asks = durable(async (run: string) => await resultOf(run));
+export const answers = durable(async () => {
+  method("ask", async () => "answer " + (await signal<string>("item")));
+  await signal("close");
+});
+export const calls = durable(async (run: string) => {
+  try {
+    return await callWorkflow<string>(run, "ask");
+  } catch (error) {
+    return (error as Error).message;
+  }
+});
+export const bears = durable(async (instance: string) => {
+  await signal<string>("item");
+  return await spawn("greet", "child", { instance }).result();
+});
 export const waits = durable(async (file: string) => await pass(file));
 `;
 const activityCode = `
