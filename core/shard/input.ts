@@ -76,3 +76,25 @@ export type Input = { readonly nowMs: number } & (
     }
   | { readonly kind: "tick" }
 );
+
+/**
+ * By the kind of an input, whether stepping it may append to the log: such a one waits, or is refused, while nothing may
+ * be appended. A free slot is among them: a task that is offered anew counts its delivery when it leaves.
+ */
+export const mayAppend: Readonly<Record<Input["kind"], boolean>> = {
+  command: true,
+  envelope: true,
+  "envelope-answered": true,
+  "worker-joined": true,
+  "capacity-freed": true,
+  activated: true,
+  "task-done": true,
+  tick: true,
+  "request-gone": false,
+  "worker-gone": false,
+  draining: false,
+  heartbeat: false,
+  "query-answered": false,
+  evicted: false,
+  "replay-failed": false,
+};

@@ -21,7 +21,7 @@ import { describe } from "./describe.ts";
 import { type DueHistory, expire } from "./expiry.ts";
 import type { Header } from "./header.ts";
 import { onEnvelope } from "./inbox.ts";
-import type { Input } from "./input.ts";
+import { type Input, mayAppend } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onEnvelopeAnswered, postNew } from "./outbox.ts";
 import { leaveWorker } from "./outcome.ts";
@@ -76,6 +76,7 @@ export class ShardMachine {
     const { ctx } = this;
     assert(ctx.isLeading, "a shard is stepped only while it leads");
     ctx.begin(input.nowMs);
+    const before = ctx.lastIndex;
     fetchFor(ctx, input);
     if (!ctx.isFrozen || !stall(ctx, input)) dispatch(ctx, input);
     ctx.absent = undefined;
@@ -87,6 +88,7 @@ export class ShardMachine {
       postNew(ctx, live);
     }
     ctx.seal();
+    assert(mayAppend[input.kind] || ctx.lastIndex === before, `Appended to shard ${ctx.options.shard} by ${input.kind}, which may not`);
     arm(ctx);
     return ctx.effects;
   }

@@ -36,7 +36,8 @@ export class ScriptedShard implements ShardPort {
   readonly envelopes: Envelope[] = [];
   /** Answers each command; left undefined, commands stay open. */
   answer: ((command: Command) => Reply | undefined) | undefined;
-  onTurn: (session: SessionId) => void = () => {};
+  /** Whether it takes the turn. */
+  onTurn: (session: SessionId) => boolean = () => true;
   state: DescribeReply | undefined;
   events: Uint8Array[] = [];
   /** Thrown by reads, once each. */
@@ -71,9 +72,9 @@ export class ScriptedShard implements ShardPort {
     return session;
   }
 
-  capacityFreed(session: SessionId): void {
+  capacityFreed(session: SessionId): boolean {
     this.turns.push(session);
-    this.onTurn(session);
+    return this.onTurn(session);
   }
 
   leave(session: SessionId): void {

@@ -27,7 +27,7 @@ import {
   type ShardId,
 } from "#core/base";
 import type { SessionCapacity } from "#core/dispatch";
-import type { Command, Input, Leadership, ShardFigures, ShardMachine } from "#core/shard";
+import { type Command, type Input, type Leadership, mayAppend, type ShardFigures, type ShardMachine } from "#core/shard";
 import type { DescribeReply, Envelope, EnvelopeReply, Hello, Identity, WorkerItem } from "#proto";
 import type { LogStore, SegmentStore } from "#store";
 import type { HotTails } from "../seal/hot-tails.ts";
@@ -75,14 +75,6 @@ export interface ShardHostParts {
 }
 
 export type Note = (level: "info" | "warn" | "error", what: string, fields?: Record<string, string | number>) => void;
-
-/** Inputs by which something may be appended, put off while nothing may be. */
-const isDecision = (input: Input) =>
-  input.kind === "activated" ||
-  input.kind === "task-done" ||
-  input.kind === "tick" ||
-  input.kind === "envelope-answered" ||
-  input.kind === "worker-joined";
 
 const roomPollMs = 100;
 /** A lease that has to be proven is waited for so often, and that long in between. */
@@ -189,8 +181,8 @@ export class ShardHost implements ShardPort {
     return session;
   }
 
-  capacityFreed(session: SessionId): void {
-    this.input({ kind: "capacity-freed", nowMs: this.clock.nowMs(), session });
+  capacityFreed(session: SessionId): boolean {
+    return this.input({ kind: "capacity-freed", nowMs: this.clock.nowMs(), session });
   }
 
   leave(session: SessionId): void {
@@ -201,17 +193,23 @@ export class ShardHost implements ShardPort {
     const nowMs = this.clock.nowMs();
     switch (item.kind) {
       case "activated":
-        return this.input({ kind: "activated", nowMs, session, message: item.value });
+        this.input({ kind: "activated", nowMs, session, message: item.value });
+        return;
       case "taskDone":
-        return this.input({ kind: "task-done", nowMs, session, message: item.value });
+        this.input({ kind: "task-done", nowMs, session, message: item.value });
+        return;
       case "heartbeat":
-        return this.input({ kind: "heartbeat", nowMs, session, message: item.value });
+        this.input({ kind: "heartbeat", nowMs, session, message: item.value });
+        return;
       case "queryAnswer":
-        return this.input({ kind: "query-answered", nowMs, session, message: item.value });
+        this.input({ kind: "query-answered", nowMs, session, message: item.value });
+        return;
       case "evicted":
-        return this.input({ kind: "evicted", nowMs, session, handle: item.value.handle });
+        this.input({ kind: "evicted", nowMs, session, handle: item.value.handle });
+        return;
       case "draining":
-        return this.input({ kind: "draining", nowMs, session });
+        this.input({ kind: "draining", nowMs, session });
+        return;
       default:
         return;
     }
@@ -372,15 +370,20 @@ export class ShardHost implements ShardPort {
     return { kind: "rejected", rejection: { reject: "NO_SPACE", message, retryAfterMs: 1000 } };
   }
 
-  private input(input: Input): void {
-    if (this.isOver) return;
-    const waits = isDecision(input) ? this.stalled.length > 0 || !this.mayDecide() : this.isOfStalledJoin(input);
+  /** False: it is put off while nothing may be appended, or it is for nobody any more. */
+  private input(input: Input): boolean {
+    if (this.isOver) return false;
+    // Commands and envelopes that may not be decided have been refused.
+    const isRefusable = input.kind === "command" || input.kind === "envelope";
+    const mayWait = mayAppend[input.kind] && !isRefusable;
+    const waits = mayWait ? this.stalled.length > 0 || !this.mayDecide() : this.isOfStalledJoin(input);
     if (waits) {
       this.stalled.push(input);
       this.awaitRoom();
-      return;
+      return false;
     }
     this.guard(input.kind, () => this.step(input));
+    return true;
   }
 
   private step(input: Input): readonly Effect[] {

@@ -31,8 +31,8 @@ export interface ShardPort {
 
   /** A worker's stream said hello. `capacity` is the stream's, shared by all shards that it joins. */
   join(hello: Hello, link: WorkerLink, capacity: SessionCapacity): SessionId;
-  /** A slot of the worker is free, and `SessionCapacity.owed` names this shard. */
-  capacityFreed(session: SessionId): void;
+  /** A slot of the worker is free, and `SessionCapacity.owed` names this shard. False: it can't take it now, and asks again by itself. */
+  capacityFreed(session: SessionId): boolean;
   leave(session: SessionId): void;
   receive(session: SessionId, item: WorkerItem): void;
 

@@ -184,6 +184,7 @@ test("shards that wait for a slot take turns when there is room", async () => {
       given.push(i + 1);
       capacity.hold(`task-${given.length}`, shard(i + 1), token("n:a") as never);
       capacity.endTurn(shard(i + 1));
+      return true;
     };
   });
   capacity.hold("x", shard(1), token("n:x") as never);
@@ -196,6 +197,24 @@ test("shards that wait for a slot take turns when there is room", async () => {
   stream.sessions.resize(6);
   await Promise.resolve();
   expect(given).toHaveLength(4);
+});
+
+test("a shard that can't take its turn now leaves it to the others, and is not asked again and again", async () => {
+  using node = new RoutingNode(1);
+  const [frozen, other] = [node.lead(1), node.lead(2)];
+  const stream = new Stream(node);
+  stream.sessions.begin();
+  const capacity = frozen.joined[0]?.capacity as SessionCapacity;
+  frozen.onTurn = () => false;
+  other.onTurn = () => {
+    capacity.hold(`task-${other.turns.length}`, shard(2), token("n:a") as never);
+    capacity.endTurn(shard(2));
+    return true;
+  };
+  for (const one of [1, 2]) capacity.wait(shard(one));
+  stream.sessions.resize(3);
+  await until(() => other.turns.length === 3);
+  expect(frozen.turns).toHaveLength(1);
 });
 
 describe("what a worker says of a task", () => {

@@ -184,8 +184,7 @@ export class ShardSessions {
       const shard = this.capacity.owed();
       if (shard === undefined) return;
       const joined = this.joined.get(shard);
-      if (joined === undefined) this.capacity.rest(shard);
-      else joined.port.capacityFreed(joined.session);
+      if (joined?.port.capacityFreed(joined.session) !== true) this.capacity.rest(shard);
     }
   }
 }

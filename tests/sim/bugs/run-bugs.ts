@@ -330,4 +330,13 @@ export const runBugs: readonly PlantedBug[] = [
     ["childrenClosed"],
     [16],
   ),
+  bug(
+    "a-free-slot-appends",
+    "A free slot is told to the shard while nothing may be appended, and a task that is offered anew counts its delivery",
+    "core/shard/input.ts",
+    '"capacity-freed": true',
+    '"capacity-freed": false',
+    ["InvariantError"],
+    [13],
+  ),
 ];
