@@ -217,6 +217,7 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),
     history: ({ run = "", fromSeq = 0, follow = false, schedule = false }) => client.history(run, { fromSeq, follow, schedule }),
+    stream: ({ run = "", fromOffset = 0, generation = 0 }) => client.stream(run, { fromOffset, generation }),
     deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [], held = false }) =>
       client.deploy({ namespace, code, types, held }),
     routeDeployment: (request) => client.route(request),

@@ -13,6 +13,7 @@ import {
   decodeActivityScheduled,
   decodeBundleDeployed,
   decodeCancelRequested,
+  decodeChunkYielded,
   decodeDeploymentRouted,
   decodeHistoryExpired,
   decodeResultAwaited,
@@ -39,6 +40,8 @@ import {
   decodeStartCancelled,
   decodeStartExpired,
   decodeStartQueued,
+  decodeStreamConnected,
+  decodeStreamDisconnected,
   decodeSupersedeRequested,
   decodeTimerCancelled,
   decodeTimerFired,
@@ -106,6 +109,15 @@ const kinds: Record<number, Kind> = {
   [EventKind.runPaused]: kind("RunPaused", decodeRunPaused, (m) => m.reason),
   [EventKind.runUnpaused]: kind("RunUnpaused", decodeRunUnpaused, (m) => m.reason),
   [EventKind.searchableSet]: kind("SearchableSet", decodeSearchableSet, (m) => `#${m.op} ${m.name} ${m.value}`),
+  [EventKind.chunkYielded]: kind("ChunkYielded", decodeChunkYielded, (m) =>
+    words(`#${m.op}`, payloadText(m.chunk), m.refused && "(nobody is there)"),
+  ),
+  [EventKind.streamConnected]: kind("StreamConnected", decodeStreamConnected, () => ""),
+  [EventKind.streamDisconnected]: kind(
+    "StreamDisconnected",
+    decodeStreamDisconnected,
+    (m) => `nobody consumes it since ${formatDuration(m.afterMs)}`,
+  ),
   [EventKind.cancelRequested]: kind("CancelRequested", decodeCancelRequested, (m) => m.reason),
   [EventKind.historyExpired]: kind("HistoryExpired", decodeHistoryExpired, (m) => expiredText(m)),
   [EventKind.activityScheduled]: kind("ActivityScheduled", decodeActivityScheduled, (m) =>

@@ -1,4 +1,4 @@
-/** Commands that reach a run from outside: signals, queries, method calls. Known below `hop` and below `hop workflow`. */
+/** Commands between a run and the world outside: signals, queries, method calls, its stream. Known below `hop` and below `hop workflow`. */
 import type { Command } from "commander";
 import type { Handler } from "./context.ts";
 
@@ -32,5 +32,14 @@ export function messageCommands(parent: Command, { sub, withOptions, handle }: G
         .option("--id <id>", "made again with the same id, it is the same call and has the same answer"),
     ),
     async () => (await import("./command/workflow-call.ts")).workflowCall,
+  );
+  handle(
+    withOptions(
+      sub(parent, "stream <run>", "print what a run yields, until it ends").option(
+        "--from <offset>",
+        "chunks with this offset and later ones (default: all)",
+      ),
+    ),
+    async () => (await import("./command/workflow-stream.ts")).workflowStream,
   );
 }

@@ -30,6 +30,8 @@ import {
   type SignalRequestInit,
   type StartReply,
   type StartRequestInit,
+  type StreamItem,
+  type StreamRequestInit,
 } from "#proto";
 import type { ClusterClient, ScheduleClient } from "#sdk/client";
 import { sha256 } from "./audit/hasher.ts";
@@ -65,6 +67,7 @@ export interface Remote {
   list(request: ListRequestInit): Promise<ListReply>;
   describe(run: string): Promise<DescribeReply>;
   history(request: HistoryRequestInit): AsyncIterable<HistoryChunk>;
+  stream(request: StreamRequestInit): AsyncIterable<StreamItem>;
   deploy(request: DeployRequestInit): Promise<DeployReply>;
   routeDeployment(request: RouteRequestInit): Promise<Deployment>;
   listDeployments(namespace: string): Promise<ListDeploymentsReply>;

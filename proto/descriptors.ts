@@ -73,6 +73,7 @@ const c = codec;
 
 /** What WorkflowClient answers call by call; its `Session` is a stream of raw frames. */
 export const clientMethods = {
+  consumeStream: method(m.consumeStream, c.encodeStreamRequest, c.decodeStreamRequest, c.encodeStreamItem, c.decodeStreamItem),
   changeSchedule: method(m.changeSchedule, c.encodeScheduleCommand, c.decodeScheduleCommand, c.encodeScheduleReply, c.decodeScheduleReply),
   describeSchedule: method(
     m.describeSchedule,

@@ -105,7 +105,7 @@ async function runOne(context: Context, options: RunOptions, base: StartRequestI
       }
       saySo(context.output, reply);
       const { run: id, generation } = reply;
-      const ended = await follow(context, remote, { run: id, generation, waitMs: timeoutMs(options) });
+      const ended = await follow(context, remote, { run: id, generation, waitMs: timeoutMs(options), isNew: !reply.attached });
       return showOutcome(context.output, remote, ended);
     },
     { isPatient: options.follow === true },

@@ -59,6 +59,10 @@ export const limits = {
   /** Names that one run makes searchable, and characters of one value as JSON. */
   searchableMax: 64,
   searchableCharsMax: 2 * KiB,
+  /** Consumers of one run's stream at a time. */
+  consumersMax: 1000,
+  /** After so long without a consumer a stream that had one is disconnected. */
+  streamGraceMs: 10_000,
   /** Offers of one attempt that may be lost with their workers; then the attempt counts as failed. */
   deliveriesMax: 3,
   /** Tasks that wait for a worker, over the whole shard, before starts are refused. */

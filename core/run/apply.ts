@@ -25,6 +25,7 @@ import { applySearchable } from "./searchable.ts";
 import { applyToSignal } from "./signal.ts";
 import { applyStarted } from "./start.ts";
 import { type EventPlace, hasGuest, isLive, type Run } from "./state.ts";
+import { applyToStream } from "./stream.ts";
 import { applyTimerStarted } from "./timer.ts";
 
 /** `inputHash` matters for starts only, queued or not. */
@@ -78,6 +79,11 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
       break;
     case Kind.searchableSet:
       applySearchable(run, event.body);
+      break;
+    case Kind.chunkYielded:
+    case Kind.streamConnected:
+    case Kind.streamDisconnected:
+      applyToStream(run, event);
       break;
     case Kind.historyExpired:
       applyHistoryExpired(run, at.seq);

@@ -1,6 +1,6 @@
 /** A run's state to and from the bytes that a checkpoint keeps. */
 import type { Partition, RunId } from "#core/base";
-import { MessageKind, type RunState, type RunStateInit, type RunStatus } from "#proto";
+import { MessageKind, type RunState, type RunStateInit, type RunStatus, type StreamState } from "#proto";
 import { loadAwaiters } from "./inbox.ts";
 import { emptyRun, type Operation, type Run } from "./state.ts";
 
@@ -37,6 +37,7 @@ export function saveRun(run: Run): RunStateInit {
     note: run.note,
     recentSignalIds: run.signalIds,
     searchable: [...run.searchable].map(([name, value]) => ({ name, value })),
+    stream: run.stream,
     unclaimed: [...run.unclaimed].map(([name, count]) => ({ name, count })),
     openCall: [...run.calls.values()],
     answeredCall: run.answeredCalls,
@@ -111,6 +112,7 @@ export function loadRun(run: RunId, saved: RunState): Run {
     note: saved.note,
     signalIds: saved.recentSignalIds,
     searchable: new Map(saved.searchable.map(({ name, value }) => [name, value])),
+    stream: saved.stream as StreamState,
     unclaimed: new Map(saved.unclaimed.map((u) => [u.name, u.count])),
     calls: new Map(saved.openCall.map((one) => [one.call, one])),
     answeredCalls: saved.answeredCall,

@@ -15,6 +15,7 @@ export function isForGuest(kind: number): boolean {
     kind === EventKind.timerFired ||
     kind === EventKind.signalReceived ||
     kind === EventKind.activityFailed ||
+    kind === EventKind.chunkYielded ||
     kind === EventKind.methodCalled ||
     kind === EventKind.methodCallCancelled ||
     kind === EventKind.methodCallAnswered ||

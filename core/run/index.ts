@@ -63,4 +63,5 @@ export {
   type Run,
   scheduleDueMs,
 } from "./state.ts";
+export { decideChunk, isConnected } from "./stream.ts";
 export { decideTimer } from "./timer.ts";

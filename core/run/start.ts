@@ -1,6 +1,6 @@
 /** Start of a run: a new name, the next generation of one, a place in its queue, or attaching to what is there. */
 import { bytesEqual, instanceOf, type Rejection, seedOf } from "#core/base";
-import { type Contender, EventKind, type Payload, type RunStarted, RunStatus, type StartedBy } from "#proto";
+import { type Contender, EventKind, type Payload, type RunStarted, RunStatus, type StartedBy, StreamState } from "#proto";
 import { tellStarter } from "./child.ts";
 import { clearOperations } from "./close.ts";
 import type { RunEvent } from "./event.ts";
@@ -121,4 +121,5 @@ export function applyStarted(run: Run, body: RunStarted, at: { seq: number; time
   tellStarter(run, { startedBy: body.startedBy, ticket: body.ticket, isQueued: false });
   run.lastCall = 0;
   run.searchable.clear();
+  run.stream = StreamState.unspecified;
 }

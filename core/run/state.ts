@@ -23,6 +23,7 @@ import {
   RunStatus,
   type ScheduleState,
   type StartedBy,
+  StreamState,
   type UsedKey,
 } from "#proto";
 import type { Owed, Pair, ResultWaiter } from "./outbox.ts";
@@ -119,6 +120,7 @@ export interface Run {
   signalIds: string[];
   /** JSON of what the code made searchable, by name. */
   readonly searchable: Map<string, string>;
+  stream: StreamState;
   /** Signals that came before the workflow asked for them, by name. */
   unclaimed: Map<string, number>;
   /** Calls of the generation's methods without an answer, by number, the oldest first. */
@@ -181,6 +183,7 @@ export function emptyRun(run: RunId): Run {
     note: "",
     signalIds: [],
     searchable: new Map(),
+    stream: StreamState.unspecified,
     unclaimed: new Map(),
     calls: new Map(),
     answeredCalls: [],

@@ -4,6 +4,7 @@ import {
   compensationCount,
   decideAwaitResult,
   decideCallWithdrawn,
+  decideChunk,
   decideMethodCall,
   decideRegister,
   decideSchedule,
@@ -149,7 +150,11 @@ const isRemote = (kind: number): boolean =>
 
 /** Operations are numbered; the other kinds withdraw one or end the run. */
 const isOperation = (kind: number): boolean =>
-  kind <= CommandKind.awaitSignal || kind === CommandKind.setSearchable || kind === CommandKind.compensate || isRemote(kind);
+  kind <= CommandKind.awaitSignal ||
+  kind === CommandKind.setSearchable ||
+  kind === CommandKind.yieldChunk ||
+  kind === CommandKind.compensate ||
+  isRemote(kind);
 
 function tooManyOwed({ id, run }: LiveRun): string | undefined {
   const count = compensationCount(run);
@@ -216,6 +221,9 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
     }
     case CommandKind.setSearchable:
       ctx.append(live, { kind: EventKind.searchableSet, body: { op: c.op, name: c.name, value: c.searchable } }, identity);
+      return;
+    case CommandKind.yieldChunk:
+      ctx.append(live, decideChunk(live.run, { op: c.op, chunk: c.payload }), identity);
       return;
     case CommandKind.compensate:
       ctx.append(live, decideRegister({ ...c, input: c.payload }), identity);

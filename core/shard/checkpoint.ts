@@ -8,7 +8,7 @@
  */
 import { asIndex, assert, bytesEqual, InvariantError, inRange, type Key, noBytes, type Partition } from "#core/base";
 import { followEvent } from "#core/merkle";
-import { applyEvent, attentionMs, decodeBody, isLive, isSettled, saveRun } from "#core/run";
+import { applyEvent, attentionMs, decodeBody, isConnected, isLive, isOpen, isSettled, saveRun } from "#core/run";
 import {
   decodeEvent,
   decodeRecord,
@@ -159,6 +159,8 @@ function settlesSilently(live: LiveRun): boolean {
 function mayLeave(ctx: ShardContext, live: LiveRun): boolean {
   if (live.inFlight || live.tasks.size > 0 || live.waiters.length > 0 || live.callers.size > 0 || live.queries.length > 0) return false;
   if (live.undelivered.length > 0 || ctx.unassigned.has(live)) return false;
+  // Its consumers have left, and may come back; that is soon known.
+  if (isOpen(live.run) && isConnected(live.run)) return false;
   return attentionMs(live.run) >= ctx.horizonMs;
 }
 

@@ -9,22 +9,22 @@ import {
   decideTerminate,
   findStart,
   isClosed,
-  refuseUnknown,
   type SignalRequest,
   type Target,
 } from "#core/run";
-import { type Identity, RunStatus } from "#proto";
-import { forgetCaller, onCall } from "./calls.ts";
+import type { Identity } from "#proto";
+import { onCall } from "./calls.ts";
 import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import { onLetterCommand } from "./dead-letters.ts";
 import { type Command, partitionOfCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import { answer, closeRun, leaveWorker, tellEnding, ticketed } from "./outcome.ts";
+import { closeRun, leaveWorker, ticketed } from "./outcome.ts";
 import { onPause } from "./pause.ts";
 import { askQuery } from "./queries.ts";
-import { refuseBehind, refuseBlocked, reject, respond } from "./replies.ts";
+import { refuseBehind, reject, respond } from "./replies.ts";
 import { onSchedule } from "./schedules.ts";
+import { awaitResult, onConsume, wait } from "./waits.ts";
 
 type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
@@ -39,6 +39,7 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
   }
   if (command.kind === "replay-letter" || command.kind === "drop-letter") return onLetterCommand(ctx, request, identity, live, command);
   if (command.kind === "await-result") return awaitResult(ctx, request, live, command);
+  if (command.kind === "consume") return onConsume(ctx, request, identity, live, command);
   const ticket = command.ticket ?? 0;
   if (ticket > 0 && ticket !== live.run.ticket) return onOtherStart(ctx, request, identity, live, command);
   switch (command.kind) {
@@ -115,28 +116,6 @@ function answerStart(ctx: ShardContext, request: RequestId, live: LiveRun, targe
   respond(ctx, request, live, { kind: "started", run: live.id, generation: began, attached, ...ticketed(ticket), ...place });
 }
 
-function awaitResult(ctx: ShardContext, request: RequestId, live: LiveRun, command: CommandOf<"await-result">): void {
-  const target = { ticket: command.ticket ?? 0, generation: command.generation ?? 0 };
-  const found = findStart(live.run, target);
-  wait(ctx, live, { request, start: false, attached: true, ticket: target.ticket }, { target, found });
-}
-
-function wait(
-  ctx: ShardContext,
-  live: LiveRun,
-  waiter: LiveRun["waiters"][number],
-  { target, found }: { readonly target: Target; readonly found: ReturnType<typeof findStart> },
-): void {
-  if (found === undefined) return reject(ctx, waiter.request, refuseUnknown(live.run, "wait for", target), live);
-  if (found.kind === "ended") return tellEnding(ctx, live, waiter, found.ending);
-  if (found.kind === "newest") {
-    if (isClosed(live.run)) return answer(ctx, live, waiter);
-    if (live.run.status === RunStatus.blocked) return reject(ctx, waiter.request, refuseBlocked(live), live);
-  }
-  live.waiters.push(waiter);
-  ctx.waiting.set(waiter.request, live);
-}
-
 function onSignal(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: CommandOf<"signal">): void {
   const behind = refuseBehind(live, `signal ${live.id}`);
   if (behind !== undefined) return reject(ctx, request, behind);
@@ -167,13 +146,4 @@ function onResume(ctx: ShardContext, request: RequestId, identity: Identity, liv
   leaveWorker(ctx, live);
   ctx.append(live, decision, identity);
   respond(ctx, request, live, { kind: "resumed", bundle: live.run.bundle });
-}
-
-/** The client does not wait any more. */
-export function onRequestGone(ctx: ShardContext, request: RequestId): void {
-  const live = ctx.waiting.get(request);
-  ctx.waiting.delete(request);
-  if (live === undefined) return;
-  live.waiters = live.waiters.filter((w) => w.request !== request);
-  forgetCaller(live, request);
 }

@@ -81,7 +81,7 @@ export function startNext(ctx: ShardContext, live: LiveRun): void {
   }
 }
 
-type Directed = Exclude<Command, { kind: "start" | "await-result" | "schedule" } | LetterCommand>;
+type Directed = Exclude<Command, { kind: "start" | "await-result" | "consume" | "schedule" } | LetterCommand>;
 
 /** What is for one start of a name that is not its newest run. */
 export function onOtherStart(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: Directed): void {
@@ -137,6 +137,7 @@ export const verbs = {
   pause: "pause",
   unpause: "unpause",
   "await-result": "wait for",
+  consume: "consume the stream of",
   query: "query",
   call: "call a method of",
   "replay-letter": "replay a dead letter of",

@@ -36,6 +36,7 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     queue: run.queue.map(queuedOf),
     ending: run.endings,
     startedBy: run.startedBy,
+    firstSeq: run.firstSeq,
     schedule: run.schedule,
     compensation: run.compensations.map(({ op, name, trigger }) => ({ op, name, trigger })).reverse(),
     deadLetter: run.deadLetters,

@@ -8,3 +8,4 @@ export { type Command, type Input, type LetterCommand, mayAppend, partitionOfCom
 export type { LiveRun } from "./live-run.ts";
 export { type Reunited, signalsTo } from "./reunion.ts";
 export { digestOf, type HistoryEnd, type Sending, type ShardFigures, ShardMachine } from "./shard.ts";
+export { disconnectMs } from "./waits.ts";

@@ -30,6 +30,8 @@ export type Command =
   | (Directed & { readonly kind: "call"; readonly name: string; readonly input: Payload | undefined; readonly id: string })
   /** `generation`: also when another followed it; left out or 0 = the newest. */
   | (Directed & { readonly kind: "await-result"; readonly generation?: number })
+  /** Waits like `await-result`, and is a consumer of the run's stream meanwhile. */
+  | { readonly kind: "consume"; readonly run: RunId; readonly generation: number }
   | (Directed & { readonly kind: "cancel"; readonly reason: string })
   | (Directed & { readonly kind: "terminate"; readonly reason: string })
   | (Directed & { readonly kind: "pause" | "unpause"; readonly reason: string })

@@ -37,6 +37,8 @@ export interface Waiter {
   readonly attached: boolean;
   /** The queued start that it waits for, which may have begun since; 0 = the newest run. */
   readonly ticket: number;
+  /** It is a consumer of the run's stream. */
+  readonly consumes?: boolean;
 }
 
 export interface WaitingQuery {
@@ -90,6 +92,8 @@ export class LiveRun {
   /** Who waits for the answer of a method call, by the call's number. */
   readonly callers = new Map<number, RequestId[]>();
   queries: WaitingQuery[] = [];
+  /** When the stream's last consumer left, or this leader began; of a connected stream without one. */
+  consumedMs = 0;
   touchedMs = 0;
 
   constructor(partition: Partition, key: Key, run: Run, chain: PartitionChain, appliedIndex: number) {

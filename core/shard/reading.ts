@@ -17,6 +17,7 @@ import { remindAll } from "./reminders.ts";
 import { orphanOperation } from "./tasks.ts";
 import { partitionOfToken } from "./token.ts";
 import { awaitStopping } from "./unwind.ts";
+import { awaitConsumers } from "./waits.ts";
 
 /** Loads what the input is about. Throws `HopError` STORE_UNAVAILABLE where that can't be read now. */
 export function fetchFor(ctx: ShardContext, input: Input): void {
@@ -61,6 +62,7 @@ export function resume(ctx: ShardContext, live: LiveRun): void {
   if (!isLive(live.run) && live.run.pending.size === 0) return;
   remindAll(ctx, live);
   awaitStopping(ctx, live);
+  awaitConsumers(ctx, live);
   for (const o of live.run.pending.values()) if (mayBeOffered(o, ctx.nowMs)) orphanOperation(ctx, live, o);
   if (live.run.status === RunStatus.running && !isSettled(live.run)) ctx.unassigned.add(live);
 }

@@ -16,7 +16,8 @@ export interface ShardTimer {
     | "schedule"
     | "orphan"
     | "replay"
-    | "unwind";
+    | "unwind"
+    | "stream";
   /** Of a `budget`, the start's ticket. */
   readonly op: number;
   readonly attempt: number;

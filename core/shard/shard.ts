@@ -13,7 +13,7 @@ import type { DescribeReply, Message, ShardAbsorbed, ShardSealed, ShardSplit } f
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
 import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
 import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
-import { onCommand, onRequestGone } from "./commands.ts";
+import { onCommand } from "./commands.ts";
 import { startNext } from "./contention.ts";
 import { type AppliedChange, ShardContext, type ShardOptions } from "./context.ts";
 import { pump } from "./delivery.ts";
@@ -32,6 +32,7 @@ import { carryOn } from "./schedules.ts";
 import { onCapacityFreed, onHeartbeat, onTaskDone } from "./tasks.ts";
 import { arm, onTick } from "./timers.ts";
 import { unwind } from "./unwind.ts";
+import { onRequestGone } from "./waits.ts";
 import { onGone, onJoined } from "./workers.ts";
 
 /** Figures of a shard, for metrics. */

@@ -18,6 +18,7 @@ import { remind, remindAll } from "./reminders.ts";
 import { onScheduleDue } from "./schedules.ts";
 import type { ShardTimer } from "./shard-timer.ts";
 import { failAttempt, freeTask, offer, reoffer } from "./tasks.ts";
+import { onStreamDue } from "./waits.ts";
 
 /** Entries handled in one step; the rest follows in the next. Records stay small, and what fires leaves early. */
 const firedMax = 256;
@@ -69,6 +70,7 @@ function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
   if (t.what === "budget") return;
   if (t.what === "schedule") return onScheduleDue(ctx, live);
   if (t.what === "unwind") return ctx.touch(live);
+  if (t.what === "stream") return onStreamDue(ctx, live);
   if (t.what === "deadline") return onDeadline(ctx, live);
   if (t.what === "replay") return retryReplay(ctx, live, t.attempt);
   const o = live.run.pending.get(t.op);

@@ -44,6 +44,8 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
       return { ...envelope, kind: "call", value: { run, name: command.name, input: command.input, id: command.id } };
     case "await-result":
       return { ...envelope, kind: "await", value: { run, generation: command.generation } };
+    case "consume":
+      return { ...envelope, kind: "consume", value: { run, generation: command.generation } };
     case "cancel":
       return { ...envelope, kind: "cancel", value: { run, reason: command.reason } };
     case "terminate":
@@ -109,6 +111,8 @@ export function commandOf(message: ForwardedCommand): Command {
     }
     case "await":
       return { kind: "await-result", ...addressOf(message.value.run), generation: message.value.generation };
+    case "consume":
+      return { kind: "consume", run: addressOf(message.value.run).run, generation: message.value.generation };
     case "cancel":
       return { kind: "cancel", ...addressOf(message.value.run), reason: message.value.reason };
     case "terminate":

@@ -23,7 +23,8 @@ type Rejected = Extract<Reply, { kind: "rejected" }>;
  */
 export function mayAskAgain(command: Command, { rejection, started }: Rejected, known: Known): boolean {
   if (isUndecided(rejection.reject) || known.isUnsent === true) return true;
-  return rejection.reject === "STORE_UNAVAILABLE" && (command.kind === "await-result" || command.kind === "call" || started !== undefined);
+  if (rejection.reject !== "STORE_UNAVAILABLE") return false;
+  return command.kind === "await-result" || command.kind === "consume" || command.kind === "call" || started !== undefined;
 }
 
 export interface Pursued {
@@ -171,6 +172,7 @@ const verbs: Readonly<Record<Command["kind"], string>> = {
   query: "query",
   call: "call a method of",
   "await-result": "wait for",
+  consume: "consume the stream of",
   cancel: "cancel",
   terminate: "terminate",
   pause: "pause",

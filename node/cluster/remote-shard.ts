@@ -55,6 +55,7 @@ const waitMsMax = 2 ** 31 - 1;
 
 const isWait = (command: Command) =>
   command.kind === "await-result" ||
+  command.kind === "consume" ||
   command.kind === "query" ||
   command.kind === "call" ||
   (command.kind === "start" && command.awaitResult);

@@ -19,6 +19,8 @@ import type {
   ListRequest,
   RouteReplyInit,
   RouteRequest,
+  StreamItemInit,
+  StreamRequest,
 } from "#proto";
 import { RunStatus } from "#proto";
 import { type Connection, serveConnections, sessionCodec } from "#proto/connection";
@@ -30,6 +32,7 @@ import type { BlobStore } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { preview } from "./schedules.ts";
 import { Session } from "./session.ts";
+import { consumeStream, type StreamSource } from "./streams.ts";
 import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
 import { checkAddress, checkBlobHash, checkDeploy, checkList, checkNamespace, checkRoute } from "./validate.ts";
 
@@ -120,6 +123,7 @@ export class ClientService {
     addUnary(server, edge, m.listDeployments, (value) => this.deployments(checkNamespace("list deployments", value.namespace)));
     addUnary(server, edge, m.listNodes, () => this.parts.nodes?.nodes() ?? {});
     addServerStream(server, edge, m.getHistory, (value, call) => this.history(value, call));
+    addServerStream(server, edge, m.consumeStream, (value, call) => this.stream(value, call));
     addServerStream(server, edge, m.getBlob, (value) => this.blob(checkBlobHash(value.sha256)));
     this.serveSessions(server);
   }
@@ -224,6 +228,23 @@ export class ClientService {
       await this.parts.router.changed(partition, asSeq(seq), call.gone);
       if (call.gone.aborted) return;
     }
+  }
+
+  private stream(request: StreamRequest, call: Call): AsyncIterable<StreamItemInit> {
+    const address = checkAddress("consume a stream", request.run);
+    const partition = runPartition(address.run);
+    const { router } = this.parts;
+    const source: StreamSource = {
+      gone: call.gone,
+      state: async () => stateOf((await this.find(partition, "consume the stream of", call)).state, address),
+      history: (fromSeq) => router.history(partition, fromSeq),
+      changed: (seq, signal) => router.changed(partition, seq, signal),
+      consume: (generation) => {
+        const command = { kind: "consume", run: address.run, generation } as const;
+        return this.ask(call, { command, ready: undefined, waitMs: 0 }, "outcome");
+      },
+    };
+    return consumeStream(source, request);
   }
 
   /** Events [seq, state.size), the last chunk with the chain head that they lead to. */

@@ -408,6 +408,9 @@ export const EventKind = {
   runPaused: 24,
   runUnpaused: 25,
   searchableSet: 26,
+  chunkYielded: 27,
+  streamConnected: 28,
+  streamDisconnected: 29,
   timerStarted: 32,
   timerFired: 33,
   timerCancelled: 34,
@@ -919,6 +922,91 @@ export function decodeSearchableSet(r: Reader, end: number): SearchableSet {
   }
   r.leave(end);
   return { op: op_, name: name_, value: value_ };
+}
+
+export interface ChunkYielded {
+  op: number;
+  chunk: Payload | undefined;
+  refused: boolean;
+}
+export interface ChunkYieldedInit {
+  op?: number | undefined;
+  chunk?: PayloadInit | undefined;
+  refused?: boolean | undefined;
+}
+
+export function encodeChunkYielded(w: Writer, m: ChunkYieldedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.chunk !== undefined) { { const mark = w.begin(18); encodePayload(w, m.chunk); w.close(mark); } }
+  if (m.refused === true) { w.varint(24); w.varint(1); }
+}
+
+export function decodeChunkYielded(r: Reader, end: number): ChunkYielded {
+  let op_: number = 0;
+  let chunk_: Payload | undefined;
+  let refused_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: chunk_ = decodePayload(r, r.extent(end)); break;
+      case 24: refused_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, chunk: chunk_, refused: refused_ };
+}
+
+export interface StreamConnected {
+
+}
+export interface StreamConnectedInit {
+
+}
+
+export function encodeStreamConnected(w: Writer, m: StreamConnectedInit): void {
+
+}
+
+export function decodeStreamConnected(r: Reader, end: number): StreamConnected {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
+export interface StreamDisconnected {
+  afterMs: number;
+}
+export interface StreamDisconnectedInit {
+  afterMs?: number | undefined;
+}
+
+export function encodeStreamDisconnected(w: Writer, m: StreamDisconnectedInit): void {
+  if (m.afterMs !== undefined && m.afterMs !== 0) { w.varint(8); w.varint(m.afterMs); }
+}
+
+export function decodeStreamDisconnected(r: Reader, end: number): StreamDisconnected {
+  let afterMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: afterMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { afterMs: afterMs_ };
 }
 
 export interface StartQueued {
@@ -4790,6 +4878,13 @@ export function decodeLeaseGranted(r: Reader, end: number): LeaseGranted {
   return { partition: partition_, op: op_, attempt: attempt_, delivery: delivery_ };
 }
 
+export const StreamState = {
+  unspecified: 0,
+  connected: 1,
+  disconnected: 2,
+} as const;
+export type StreamState = (typeof StreamState)[keyof typeof StreamState];
+
 export interface RunState {
   format: number;
   partition: string;
@@ -4838,6 +4933,7 @@ export interface RunState {
   answeredCall: AnsweredCall[];
   lastCall: number;
   searchable: SearchableValue[];
+  stream: number;
   schedule: ScheduleState | undefined;
 }
 export interface RunStateInit {
@@ -4888,6 +4984,7 @@ export interface RunStateInit {
   answeredCall?: readonly AnsweredCallInit[] | undefined;
   lastCall?: number | undefined;
   searchable?: readonly SearchableValueInit[] | undefined;
+  stream?: number | undefined;
   schedule?: ScheduleStateInit | undefined;
 }
 
@@ -4939,6 +5036,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.answeredCall !== undefined) for (const item of m.answeredCall) { { const mark = w.begin(490); encodeAnsweredCall(w, item); w.close(mark); } }
   if (m.lastCall !== undefined && m.lastCall !== 0) { w.varint(496); w.varint(m.lastCall); }
   if (m.searchable !== undefined) for (const item of m.searchable) { { const mark = w.begin(506); encodeSearchableValue(w, item); w.close(mark); } }
+  if (m.stream !== undefined && m.stream !== 0) { w.varint(512); w.varint(m.stream); }
   if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
 }
 
@@ -4990,6 +5088,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   const answeredCall_: AnsweredCall[] = [];
   let lastCall_: number = 0;
   const searchable_: SearchableValue[] = [];
+  let stream_: number = 0;
   let schedule_: ScheduleState | undefined;
   r.enter();
   while (r.at < end) {
@@ -5042,12 +5141,13 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 490: answeredCall_.push(decodeAnsweredCall(r, r.extent(end))); break;
       case 496: lastCall_ = r.varint(); break;
       case 506: searchable_.push(decodeSearchableValue(r, r.extent(end))); break;
+      case 512: stream_ = r.varint(); break;
       case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, schedule: schedule_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, stream: stream_, schedule: schedule_ };
 }
 
 export interface OpenCall {
@@ -5736,6 +5836,7 @@ export const CommandKind = {
   callMethod: 14,
   answerCall: 15,
   setSearchable: 30,
+  yieldChunk: 31,
   compensate: 10,
   withdrawCompensation: 11,
 } as const;
@@ -8010,6 +8111,7 @@ export interface DescribeReply {
   deadLetter: DeadLetter[];
   decidedStatus: number;
   startedBy: StartedBy | undefined;
+  firstSeq: number;
   schedule: ScheduleState | undefined;
 }
 export interface DescribeReplyInit {
@@ -8030,6 +8132,7 @@ export interface DescribeReplyInit {
   deadLetter?: readonly DeadLetterInit[] | undefined;
   decidedStatus?: number | undefined;
   startedBy?: StartedByInit | undefined;
+  firstSeq?: number | undefined;
   schedule?: ScheduleStateInit | undefined;
 }
 
@@ -8051,6 +8154,7 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.deadLetter !== undefined) for (const item of m.deadLetter) { { const mark = w.begin(122); encodeDeadLetter(w, item); w.close(mark); } }
   if (m.decidedStatus !== undefined && m.decidedStatus !== 0) { w.varint(128); w.varint(m.decidedStatus); }
   if (m.startedBy !== undefined) { { const mark = w.begin(194); encodeStartedBy(w, m.startedBy); w.close(mark); } }
+  if (m.firstSeq !== undefined && m.firstSeq !== 0) { w.varint(200); w.varint(m.firstSeq); }
   if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
 }
 
@@ -8072,6 +8176,7 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   const deadLetter_: DeadLetter[] = [];
   let decidedStatus_: number = 0;
   let startedBy_: StartedBy | undefined;
+  let firstSeq_: number = 0;
   let schedule_: ScheduleState | undefined;
   r.enter();
   while (r.at < end) {
@@ -8094,12 +8199,13 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 122: deadLetter_.push(decodeDeadLetter(r, r.extent(end))); break;
       case 128: decidedStatus_ = r.varint(); break;
       case 194: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
+      case 200: firstSeq_ = r.varint(); break;
       case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, deadLetter: deadLetter_, decidedStatus: decidedStatus_, startedBy: startedBy_, schedule: schedule_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, deadLetter: deadLetter_, decidedStatus: decidedStatus_, startedBy: startedBy_, firstSeq: firstSeq_, schedule: schedule_ };
 }
 
 export interface CompensationSummary {
@@ -8545,6 +8651,105 @@ export function decodeHistoryChunk(r: Reader, end: number): HistoryChunk {
   }
   r.leave(end);
   return { event: event_, size: size_, peaks: peaks_ };
+}
+
+export interface StreamRequest {
+  run: string;
+  fromOffset: number;
+  generation: number;
+}
+export interface StreamRequestInit {
+  run?: string | undefined;
+  fromOffset?: number | undefined;
+  generation?: number | undefined;
+}
+
+export function encodeStreamRequest(w: Writer, m: StreamRequestInit): void {
+  if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
+  if (m.fromOffset !== undefined && m.fromOffset !== 0) { w.varint(16); w.varint(m.fromOffset); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
+}
+
+export function decodeStreamRequest(r: Reader, end: number): StreamRequest {
+  let run_: string = "";
+  let fromOffset_: number = 0;
+  let generation_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: run_ = r.text(end); break;
+      case 16: fromOffset_ = r.varint(); break;
+      case 24: generation_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { run: run_, fromOffset: fromOffset_, generation: generation_ };
+}
+
+export type StreamItem =
+  | {  kind: "chunk"; value: StreamChunk }
+  | {  kind: "end"; value: ResultReply }
+  | {  kind: "unknown" };
+export type StreamItemInit =
+  | {  kind: "chunk"; value: StreamChunkInit }
+  | {  kind: "end"; value: ResultReplyInit };
+
+export function encodeStreamItem(w: Writer, m: StreamItemInit): void {
+  switch (m.kind) {
+    case "chunk": { const mark = w.begin(10); encodeStreamChunk(w, m.value); w.close(mark); } break;
+    case "end": { const mark = w.begin(18); encodeResultReply(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodeStreamItem(r: Reader, end: number): StreamItem {
+  let choice = 0;
+  let chunk_: StreamChunk | undefined;
+  let end_: ResultReply | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: chunk_ = decodeStreamChunk(r, r.extent(end)); choice = 1; break;
+      case 18: end_ = decodeResultReply(r, r.extent(end)); choice = 2; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 1 ? { kind: "chunk", value: chunk_ as StreamChunk }
+    : choice === 2 ? { kind: "end", value: end_ as ResultReply }
+    : { kind: "unknown" };
+}
+
+export interface StreamChunk {
+  offset: number;
+  chunk: Payload | undefined;
+}
+export interface StreamChunkInit {
+  offset?: number | undefined;
+  chunk?: PayloadInit | undefined;
+}
+
+export function encodeStreamChunk(w: Writer, m: StreamChunkInit): void {
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(8); w.varint(m.offset); }
+  if (m.chunk !== undefined) { { const mark = w.begin(18); encodePayload(w, m.chunk); w.close(mark); } }
+}
+
+export function decodeStreamChunk(r: Reader, end: number): StreamChunk {
+  let offset_: number = 0;
+  let chunk_: Payload | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: offset_ = r.varint(); break;
+      case 18: chunk_ = decodePayload(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { offset: offset_, chunk: chunk_ };
 }
 
 export interface DeployRequest {
@@ -10554,6 +10759,7 @@ export type ForwardedCommand =
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "replayDeadLetter"; value: ReplayDeadLetterRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "dropDeadLetter"; value: DropDeadLetterRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "call"; value: CallRequest }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "consume"; value: StreamRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "schedule"; value: ScheduleCommand }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
 export type ForwardedCommandInit =
@@ -10569,6 +10775,7 @@ export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "replayDeadLetter"; value: ReplayDeadLetterRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "dropDeadLetter"; value: DropDeadLetterRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "call"; value: CallRequestInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "consume"; value: StreamRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "schedule"; value: ScheduleCommandInit };
 
 export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void {
@@ -10588,6 +10795,7 @@ export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void
     case "replayDeadLetter": { const mark = w.begin(90); encodeReplayDeadLetterRequest(w, m.value); w.close(mark); } break;
     case "dropDeadLetter": { const mark = w.begin(98); encodeDropDeadLetterRequest(w, m.value); w.close(mark); } break;
     case "call": { const mark = w.begin(242); encodeCallRequest(w, m.value); w.close(mark); } break;
+    case "consume": { const mark = w.begin(250); encodeStreamRequest(w, m.value); w.close(mark); } break;
     case "schedule": { const mark = w.begin(722); encodeScheduleCommand(w, m.value); w.close(mark); } break;
   }
 }
@@ -10609,6 +10817,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
   let replayDeadLetter_: ReplayDeadLetterRequest | undefined;
   let dropDeadLetter_: DropDeadLetterRequest | undefined;
   let call_: CallRequest | undefined;
+  let consume_: StreamRequest | undefined;
   let schedule_: ScheduleCommand | undefined;
   r.enter();
   while (r.at < end) {
@@ -10629,6 +10838,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
       case 90: replayDeadLetter_ = decodeReplayDeadLetterRequest(r, r.extent(end)); choice = 11; break;
       case 98: dropDeadLetter_ = decodeDropDeadLetterRequest(r, r.extent(end)); choice = 12; break;
       case 242: call_ = decodeCallRequest(r, r.extent(end)); choice = 30; break;
+      case 250: consume_ = decodeStreamRequest(r, r.extent(end)); choice = 31; break;
       case 722: schedule_ = decodeScheduleCommand(r, r.extent(end)); choice = 90; break;
       default: r.skip(tag, end);
     }
@@ -10646,6 +10856,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
     : choice === 11 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "replayDeadLetter", value: replayDeadLetter_ as ReplayDeadLetterRequest }
     : choice === 12 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "dropDeadLetter", value: dropDeadLetter_ as DropDeadLetterRequest }
     : choice === 30 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "call", value: call_ as CallRequest }
+    : choice === 31 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "consume", value: consume_ as StreamRequest }
     : choice === 90 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "schedule", value: schedule_ as ScheduleCommand }
     : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
 }
@@ -15128,6 +15339,9 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.runPaused; readonly body: RunPaused }
   | { readonly kind: typeof EventKind.runUnpaused; readonly body: RunUnpaused }
   | { readonly kind: typeof EventKind.searchableSet; readonly body: SearchableSet }
+  | { readonly kind: typeof EventKind.chunkYielded; readonly body: ChunkYielded }
+  | { readonly kind: typeof EventKind.streamConnected; readonly body: StreamConnected }
+  | { readonly kind: typeof EventKind.streamDisconnected; readonly body: StreamDisconnected }
   | { readonly kind: typeof EventKind.timerStarted; readonly body: TimerStarted }
   | { readonly kind: typeof EventKind.timerFired; readonly body: TimerFired }
   | { readonly kind: typeof EventKind.timerCancelled; readonly body: TimerCancelled }
@@ -15198,6 +15412,9 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 24: return encodeRunPaused(w, e.body);
     case 25: return encodeRunUnpaused(w, e.body);
     case 26: return encodeSearchableSet(w, e.body);
+    case 27: return encodeChunkYielded(w, e.body);
+    case 28: return encodeStreamConnected(w, e.body);
+    case 29: return encodeStreamDisconnected(w, e.body);
     case 32: return encodeTimerStarted(w, e.body);
     case 33: return encodeTimerFired(w, e.body);
     case 34: return encodeTimerCancelled(w, e.body);
@@ -15270,6 +15487,9 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 24: return { kind: EventKind.runPaused, body: decodeRunPaused(r, end) };
     case 25: return { kind: EventKind.runUnpaused, body: decodeRunUnpaused(r, end) };
     case 26: return { kind: EventKind.searchableSet, body: decodeSearchableSet(r, end) };
+    case 27: return { kind: EventKind.chunkYielded, body: decodeChunkYielded(r, end) };
+    case 28: return { kind: EventKind.streamConnected, body: decodeStreamConnected(r, end) };
+    case 29: return { kind: EventKind.streamDisconnected, body: decodeStreamDisconnected(r, end) };
     case 32: return { kind: EventKind.timerStarted, body: decodeTimerStarted(r, end) };
     case 33: return { kind: EventKind.timerFired, body: decodeTimerFired(r, end) };
     case 34: return { kind: EventKind.timerCancelled, body: decodeTimerCancelled(r, end) };

@@ -215,9 +215,13 @@ export class SimulatedClient {
   private onClosed(stream: ClientStream | undefined): void {
     if (this.stream !== stream) return;
     this.stream = undefined;
+    // Who only reads may have seen enough.
+    for (const { number, command } of this.calls.values())
+      if (command.kind === "consume" && this.sim.prng.chance(0.5)) this.calls.delete(number);
     this.sim.schedule.after(this.sim.prng.below(200), () => this.connect());
   }
 }
 
 /** Answered only when its run ends. */
-const isWait = (command: Question) => command.kind === "await-result" || (command.kind === "start" && command.awaitResult);
+const isWait = (command: Question) =>
+  command.kind === "await-result" || command.kind === "consume" || (command.kind === "start" && command.awaitResult);

@@ -73,6 +73,9 @@ export class Guest {
         this.foldBytes(event.body.result?.data);
         this.settle(event.body.op, event.body.failure?.type);
         break;
+      case EventKind.chunkYielded:
+        this.settle(event.body.op, event.body.refused ? "StreamDisconnectedError" : undefined);
+        break;
       case EventKind.childStarted:
         this.childStarted(event.body);
         break;
@@ -154,6 +157,8 @@ export class Guest {
         );
       case "await":
         return this.leaf({ kind: CommandKind.awaitResult, to: node.to }, done);
+      case "chunk":
+        return this.leaf({ kind: CommandKind.yieldChunk, payload: { data: text.encode(`${this.digest}/${this.nextOp}`) } }, done);
       case "undo":
         return this.register(node, done);
       case "spawn":

@@ -71,6 +71,7 @@ export const guestKinds: ReadonlySet<number> = new Set([
   Kind.resultReceived,
   Kind.childStarted,
   Kind.childEnded,
+  Kind.chunkYielded,
 ]);
 
 /** Kinds that open an operation of the workflow's code. */
@@ -81,6 +82,7 @@ export const openingKinds: ReadonlySet<number> = new Set([
   Kind.signalSent,
   Kind.resultAwaited,
   Kind.childSpawned,
+  Kind.chunkYielded,
   Kind.compensationRegistered,
 ]);
 
@@ -113,6 +115,8 @@ export class RunModel {
   cancel: JournalEvent | undefined;
   /** The event that decided its end, while compensations are owed. */
   decided: JournalEvent | undefined;
+  /** The event that says how its stream stands; undefined: nobody has consumed it. */
+  stream: JournalEvent | undefined;
   /** What is owed, oldest first. */
   stack: { readonly op: number; readonly always: boolean }[] = [];
   /** Undo that is executing; 0 = none is. */
@@ -161,6 +165,14 @@ export class RunModel {
       case Kind.resultAwaited:
       case Kind.childSpawned:
         this.open(e, event.body.op, "name" in event.body ? event.body.name : "", event.kind === Kind.timerStarted ? event.body.dueMs : 0);
+        break;
+      case Kind.chunkYielded:
+        this.open(e, event.body.op, "", 0);
+        this.close(event.body.op, e.kind);
+        break;
+      case Kind.streamConnected:
+      case Kind.streamDisconnected:
+        this.stream = e;
         break;
       case Kind.compensationRegistered:
       case Kind.unwindStarted:
@@ -320,6 +332,7 @@ export class RunModel {
     this.cancel = undefined;
     this.decided = undefined;
     this.stack = [];
+    this.stream = undefined;
     this.undoing = 0;
     this.deadlineAtMs = body.deadlineMs > 0 ? e.timeMs + body.deadlineMs : 0;
     this.ops.clear();

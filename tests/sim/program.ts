@@ -26,6 +26,8 @@ export type Node =
   /** To another run, or to itself. */
   | { readonly kind: "send"; readonly to: string; readonly name: string }
   | { readonly kind: "await"; readonly to: string }
+  /** To whoever consumes the run's stream; nobody is left there, that is a failure. */
+  | { readonly kind: "chunk" }
   /** A child, whose end is waited for or not. */
   | {
       readonly kind: "spawn";
@@ -63,6 +65,9 @@ export const typeOf = (program: number, spawns = false) => `${spawns ? "q" : "p"
 /** The same tree, where activities are undone. */
 export const sagaOf = (program: number) => `u${program}`;
 
+/** The same tree, with chunks before its activities and waits. */
+export const streamOf = (program: number) => `t${program}`;
+
 /** The tree of a type. */
 export function programOf(type: string): Node {
   const known = programs.get(type);
@@ -73,7 +78,9 @@ export function programOf(type: string): Node {
     ? family(prng, own)
     : type.startsWith("u")
       ? undone(own, new Prng(Number(type.slice(1)) * 6007 + 5))
-      : own;
+      : type.startsWith("t")
+        ? streamed(own, new Prng(Number(type.slice(1)) * 4001 + 3))
+        : own;
   programs.set(type, made);
   return made;
 }
@@ -93,6 +100,28 @@ function undone(tree: Node, prng: Prng): Node {
       return { ...tree, of: tree.of.map((each) => undone(each, prng)) };
     case "guard":
       return { ...tree, body: undone(tree.body, prng), cleanup: undone(tree.cleanup, prng) };
+    default:
+      return tree;
+  }
+}
+
+/** Chunks before most of what it waits for; a chunk that nobody takes ends some of it and is passed over in the rest. */
+function streamed(tree: Node, prng: Prng): Node {
+  switch (tree.kind) {
+    case "activity":
+    case "sleep":
+    case "signal": {
+      if (prng.chance(0.2)) return tree;
+      const chunk: Node = { kind: "chunk" };
+      const kept: Node = prng.chance(0.3) ? chunk : { kind: "guard", body: chunk, cleanup: chunk, swallows: true };
+      return { kind: "seq", of: [kept, tree] };
+    }
+    case "seq":
+    case "all":
+    case "race":
+      return { ...tree, of: tree.of.map((each) => streamed(each, prng)) };
+    case "guard":
+      return { ...tree, body: streamed(tree.body, prng), cleanup: streamed(tree.cleanup, prng) };
     default:
       return tree;
   }

@@ -7,12 +7,12 @@ import type { StartRequest } from "#core/run";
 import { EventKind as Kind } from "#proto";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { bundles, codeOf, sagaOf, signalNames, typeOf } from "./program.ts";
+import { bundles, codeOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
 import { beginSchedules } from "./schedules.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
 import { takeRaised, Violation } from "./violation.ts";
-import type { Fault } from "./workload.ts";
+import type { Fault, Workload } from "./workload.ts";
 
 export interface Report {
   readonly seed: number;
@@ -151,7 +151,7 @@ function startSomething(sim: Simulation): void {
   const { prng, workload } = sim;
   const client = one(sim, sim.clients) as SimulatedClient;
   const program = one(sim, workload.programs) as number;
-  const type = workload.undoes && program % 3 > 0 ? sagaOf(program) : typeOf(program, workload.spawns);
+  const type = typeFor(workload, program);
   const style = prng.below(10);
   const instance =
     style < 3
@@ -181,12 +181,27 @@ function startSomething(sim: Simulation): void {
   );
 }
 
+function typeFor({ undoes, streams, spawns }: Workload, program: number): string {
+  if (undoes && program % 3 > 0) return sagaOf(program);
+  return streams && program % 4 > 0 ? streamOf(program) : typeOf(program, spawns);
+}
+
 /** What a start does where its name is live, and how long it waits. */
 function contending({ prng }: Simulation): Pick<StartRequest, "contention" | "budgetMs" | "overrideReason"> {
   const draw = prng.below(10);
   if (draw < 1) return { contention: "supersede", overrideReason: `it is stuck ${prng.below(100)}`, budgetMs: 0 };
   const budgetMs = prng.chance(0.5) ? 1 + prng.below(prng.chance(0.3) ? 200_000 : 5000) : 0;
   return { contention: draw < 6 ? "queue" : draw < 9 ? "attach" : "reject", budgetMs, overrideReason: "" };
+}
+
+/** Some read what the run yields: at once, or later. */
+function consumers(sim: Simulation, run: RunId): void {
+  const { prng, schedule } = sim;
+  for (let i = prng.below(3); i > 0; i--) {
+    const reader = one(sim, sim.clients) as SimulatedClient;
+    const ms = prng.below(prng.chance(0.5) ? 100 : 20_000);
+    schedule.after(ms, () => sim.isFaulty && reader.ask({ kind: "consume", run, generation: 0 }));
+  }
 }
 
 /** An operator holds the run, and perhaps lets it go on later. */
@@ -208,6 +223,7 @@ function onStarted(sim: Simulation, client: SimulatedClient, reply: ClientReply)
   for (let i = prng.below(4); i > 0; i--) later(() => (one(sim, sim.clients) as SimulatedClient).ask({ kind: "describe", run }));
   if (prng.chance(0.2)) later(() => client.ask({ kind: "history", run }));
   if (prng.chance(0.5)) later(() => client.ask({ kind: "await-result", ...to }));
+  if (sim.workload.streams) consumers(sim, run);
   if (prng.chance(0.2)) later(() => client.ask({ kind: "cancel", ...to, reason: "not needed" }));
   if (prng.chance(0.08)) later(() => client.ask({ kind: "terminate", ...to, reason: "wrong" }));
   if (sim.workload.pauses && prng.chance(0.3)) later(() => hold(sim, client, to));

@@ -235,6 +235,12 @@ function agrees(command: CommandInit, { event }: JournalEvent): boolean {
         command.to === event.body.to &&
         bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.payload?.data ?? new Uint8Array(0))
       );
+    case Kind.chunkYielded:
+      return (
+        command.kind === CommandKind.yieldChunk &&
+        command.op === event.body.op &&
+        bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.chunk?.data ?? new Uint8Array(0))
+      );
     case Kind.compensationRegistered:
       return (
         command.kind === CommandKind.compensate &&

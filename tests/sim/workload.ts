@@ -113,6 +113,8 @@ export interface Workload {
   readonly pauses: boolean;
   /** Whether some of its programs are sagas. */
   readonly undoes: boolean;
+  /** Whether some of its programs yield chunks, and clients consume them. */
+  readonly streams: boolean;
 }
 
 /** Drawn apart: seeds that are remembered for what they found do as they did. */
@@ -124,6 +126,8 @@ export const pauses = (seed: number): boolean => new Prng(Math.imul(seed, 0xc2b2
 
 export const schedules = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 16).chance(0.2);
 export const spawns = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 269).chance(0.3);
+
+export const streams = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 1009).chance(0.25);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -193,5 +197,6 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     pauses: pauses(seed),
     schedules: schedules(seed),
     undoes: undoes(seed),
+    streams: streams(seed),
   };
 }

@@ -23,6 +23,8 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return spawnText(op, payload(op.input, other?.kind === CommandKind.spawn ? other.payload : undefined));
     case "cancel-run":
       return cancelText(op.to, op.reason);
+    case "yield-chunk":
+      return chunk(payload(op.chunk, other?.kind === CommandKind.yieldChunk ? other.payload : undefined));
     case "await-result":
       return `a wait for the result of ${op.to}`;
     case "call-method":
@@ -63,6 +65,8 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
     }
     case CommandKind.cancelRun:
       return cancelText(command.to ?? "", command.reason ?? "");
+    case CommandKind.yieldChunk:
+      return chunk(payload(command.payload, other.kind === "yield-chunk" ? other.chunk : undefined));
     case CommandKind.awaitResult:
       return `a wait for the result of ${command.to ?? ""}`;
     case CommandKind.callMethod:
@@ -95,6 +99,7 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 }
 
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
+const chunk = (value: string) => `a chunk ${value}`;
 const made = (name: string, value: string) => `the searchable ${JSON.stringify(name)} with value ${clip(value, 0)}`;
 const compensation = (name: string, trigger: number, input: string) =>
   `compensation ${JSON.stringify(name)} ${trigger === CompensationTrigger.always ? "always" : "on failure"} with input ${input}`;

@@ -75,6 +75,9 @@ export class EventLog {
       case p.CommandKind.sendSignal:
         this.add(EventKind.signalSent, p.encodeSignalSent, { op, to: command.to ?? "", name, payload, number: 1 });
         return;
+      case p.CommandKind.yieldChunk:
+        this.add(EventKind.chunkYielded, p.encodeChunkYielded, { op, chunk: payload });
+        return;
       case p.CommandKind.awaitResult:
         this.add(EventKind.resultAwaited, p.encodeResultAwaited, { op, to: command.to ?? "", number: 1 });
         return;

@@ -12,6 +12,7 @@ import {
   decodeActivityScheduled,
   decodeCancelRequested,
   decodeCancelSent,
+  decodeChunkYielded,
   decodeCompensationRegistered,
   decodeCompensationWithdrawn,
   decodeMethodAnswered,
@@ -57,6 +58,7 @@ export type RecordedOp = { readonly seq: number } & (
       readonly child: number;
     }
   | { readonly kind: "set-searchable"; readonly op: number; readonly name: string; readonly value: string }
+  | { readonly kind: "yield-chunk"; readonly op: number; readonly chunk: Payload | undefined }
   | { readonly kind: "await-result"; readonly op: number; readonly to: string }
   | {
       readonly kind: "call-method";
@@ -126,6 +128,8 @@ export function readHistory(events: readonly Uint8Array[]): History {
   const history: History = { deliveries: [], recorded: [], missing: [], toldCount: 0, started: undefined };
   for (const bytes of events) {
     const event = readEvent(bytes);
+    // A chunk is both: what the guest asked for, and then what it is told of that.
+    if (event.kind === EventKind.chunkYielded) addRecorded(history, event);
     if (!addDelivery(history, event)) addRecorded(history, event);
   }
   return history;
@@ -290,6 +294,8 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
       const { op, to, name, payload, child } = fromBytes(decodeSignalSent, body);
       return { seq, kind: "send-signal", op, to, name, payload, child };
     }
+    case EventKind.chunkYielded:
+      return { seq, kind: "yield-chunk", ...fromBytes(decodeChunkYielded, body) };
     case EventKind.resultAwaited: {
       const { op, to } = fromBytes(decodeResultAwaited, body);
       return { seq, kind: "await-result", op, to };

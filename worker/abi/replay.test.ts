@@ -36,6 +36,7 @@ const child = (op: number, part: CommandInit = {}): CommandInit => ({
   ...part,
 });
 const call = (op: number, part: CommandInit = {}): CommandInit => ({ kind: CommandKind.cancelRun, op, to: "shop:p-1", child: 1, ...part });
+const chunk = (op: number, value: unknown = "a"): CommandInit => ({ kind: CommandKind.yieldChunk, op, payload: { data: json(value) } });
 const withdraw = (op: number): CommandInit => ({ kind: CommandKind.cancelOp, op });
 const undo = (op: number, trigger = 0): CommandInit => ({
   kind: CommandKind.compensate,
@@ -68,7 +69,7 @@ function check(
 }
 
 describe("a replay that asks for what its history has", () => {
-  const all = [charge(1), nap(2), wait(3), ship(4), tell(5), result(6), undo(7), undo(8, 1), takeBack(7)];
+  const all = [charge(1), nap(2), wait(3), ship(4), tell(5), result(6), undo(7), undo(8, 1), takeBack(7), chunk(9)];
 
   test("has nothing new to ask", () => {
     for (const end of [complete({ ok: true }), fail("no"), cancelled]) {
@@ -111,6 +112,12 @@ describe("a replay that diverges names both operations", () => {
       [charge(1), ship(2)],
       [ship(1), charge(2)],
       'Operation 1 diverged: history (event 1) has activity "charge" with input {"amount":5}, the code asked for activity "ship" with input "home" (bundle abc123def456). ',
+    ],
+    [
+      "another chunk",
+      [chunk(1)],
+      [chunk(1, "b")],
+      'Operation 1 diverged: history (event 1) has a chunk "a", the code asked for a chunk "b" (bundle abc123def456). ',
     ],
     [
       "an undo with another trigger",

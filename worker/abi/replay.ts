@@ -80,15 +80,12 @@ function agree(recorded: Asked, command: CommandInit): boolean {
   switch (recorded.kind) {
     case "activity":
       return (
-        command.kind === CommandKind.activity &&
-        command.op === recorded.op &&
-        command.name === recorded.name &&
-        samePayload(recorded.input, command.payload)
+        isOf(command, CommandKind.activity, recorded) && command.name === recorded.name && samePayload(recorded.input, command.payload)
       );
     case "timer":
-      return command.kind === CommandKind.timer && command.op === recorded.op && (command.durationMs ?? 0) === recorded.durationMs;
+      return isOf(command, CommandKind.timer, recorded) && (command.durationMs ?? 0) === recorded.durationMs;
     case "await-signal":
-      return command.kind === CommandKind.awaitSignal && command.op === recorded.op && command.name === recorded.name;
+      return isOf(command, CommandKind.awaitSignal, recorded) && command.name === recorded.name;
     case "send-signal":
       return (
         command.kind === CommandKind.sendSignal &&
@@ -101,12 +98,7 @@ function agree(recorded: Asked, command: CommandInit): boolean {
     case "spawn":
       return spawnsSame(recorded, command) && samePayload(recorded.input, command.payload);
     case "cancel-run":
-      return (
-        command.kind === CommandKind.cancelRun &&
-        command.op === recorded.op &&
-        command.to === recorded.to &&
-        (command.child ?? 0) === recorded.child
-      );
+      return isOf(command, CommandKind.cancelRun, recorded) && command.to === recorded.to && (command.child ?? 0) === recorded.child;
     case "set-searchable":
       return (
         command.kind === CommandKind.setSearchable &&
@@ -114,8 +106,10 @@ function agree(recorded: Asked, command: CommandInit): boolean {
         command.name === recorded.name &&
         recorded.value === command.searchable
       );
+    case "yield-chunk":
+      return isOf(command, CommandKind.yieldChunk, recorded) && samePayload(recorded.chunk, command.payload);
     case "await-result":
-      return command.kind === CommandKind.awaitResult && command.op === recorded.op && command.to === recorded.to;
+      return isOf(command, CommandKind.awaitResult, recorded) && command.to === recorded.to;
     case "call-method":
       return (
         command.kind === CommandKind.callMethod &&
@@ -146,6 +140,10 @@ function agree(recorded: Asked, command: CommandInit): boolean {
       return command.kind === CommandKind.cancelled;
   }
 }
+
+/** Whether the command is the operation of that kind and number. */
+const isOf = (command: CommandInit, kind: CommandKind, recorded: { readonly op: number }): boolean =>
+  command.kind === kind && command.op === recorded.op;
 
 /** Stacks name places in code, which may have moved. */
 function sameFailure(recorded: FailureInit | undefined, failure: FailureInit | undefined): boolean {

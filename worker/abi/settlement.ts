@@ -1,15 +1,19 @@
-/** What other runs answered to a run's operations, as its guest is told. */
+/** What became of a run's operations that reach beyond it, as its guest is told. */
 import {
   decodeCancelSettled,
   decodeChildEnded,
   decodeChildStarted,
+  decodeChunkYielded,
+  decodeFailure,
   decodeMethodCallAnswered,
   decodeResultReceived,
   decodeSignalSettled,
   EventKind,
+  encodeFailure,
   type Failure,
   fromBytes,
   type Payload,
+  toBytes,
 } from "#proto";
 import { startPayload } from "./child.ts";
 
@@ -19,11 +23,20 @@ export interface Settlement {
   readonly failure: Failure | undefined;
 }
 
+const disconnected = toBytes(encodeFailure, {
+  type: "StreamDisconnectedError",
+  message: "Those who consumed the run's stream have left it: nobody is given the chunk",
+});
+
 /** Undefined for events of other kinds. Throws `CodecError`. */
 export function settlementOf(kind: number, body: Uint8Array): Settlement | undefined {
   switch (kind) {
     case EventKind.signalSettled:
       return { ...fromBytes(decodeSignalSettled, body), result: undefined };
+    case EventKind.chunkYielded: {
+      const { op, refused } = fromBytes(decodeChunkYielded, body);
+      return { op, result: undefined, failure: refused ? fromBytes(decodeFailure, disconnected) : undefined };
+    }
     case EventKind.cancelSettled:
       return { ...fromBytes(decodeCancelSettled, body), result: undefined };
     case EventKind.resultReceived:

@@ -26,6 +26,7 @@ export function guestHostSuite(name: string, openBench: () => Promise<SuiteBench
     lifeCases(run, () => bench);
     operationCases(run);
     signalCases(run);
+    streamCases(run);
     otherRunCases(run);
     sagaCases(run);
     queryCases(run, () => bench);
@@ -198,6 +199,22 @@ function signalCases(run: MakeRun): void {
       ["cancel-op", 1],
       ["complete", "timeout"],
     ]);
+  });
+}
+
+function streamCases(run: MakeRun): void {
+  test("a chunk is yielded once the one before is, and what nobody takes is told as that", async () => {
+    const streams = run("streams");
+    expect(briefs(await streams.start())).toEqual([["yield-chunk", 1, 1]]);
+    expect(briefs(await streams.deliver(streams.resolved(1)))).toEqual([["yield-chunk", 2, 2]]);
+    const told = { name: "StreamDisconnectedError", message: "nobody is there" };
+    expect(briefs(await streams.deliver(streams.rejected(2, told.name, told.message)))).toEqual([["complete", told]]);
+  });
+
+  test("a run that is cancelled yields no more", async () => {
+    const streams = run("streams");
+    await streams.start();
+    expect(briefs(await streams.deliver(streams.cancelled("enough")))).toEqual([["cancel-op", 1], ["cancelled"]]);
   });
 }
 

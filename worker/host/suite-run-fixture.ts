@@ -21,6 +21,8 @@ import type { Activation, Delivery, GuestHost, GuestRun } from "./guest-host.ts"
  * - `guarded()` awaits activity `first` and then activity `second` in a shield, then activity `third`.
  * - `talks({to})` sends run `to` the signal `go` with `{n: 1}` and returns its result; an error on
  *   the way is returned as `{name, run, type, message, details}`.
+ * - `streams()` yields the chunks 1 and 2, one after the other, and returns "done", or what a chunk that nobody takes
+ *   fails with, as `{name, message}`.
  * - `saga({fails})` registers `free_lease` with "o-1" (always, operation 1) and `refund` with "o-1" (3 executions, key
  *   "mine", operation 2), awaits activity `charge` with "o-1", and takes the first back, twice. Then it throws a TypeError
  *   "no such luck", or returns what the two said.
@@ -41,6 +43,7 @@ export const suiteWorkflows = [
   "stubborn",
   "guarded",
   "talks",
+  "streams",
   "saga",
   "fails",
   "relays",
@@ -169,6 +172,8 @@ export function brief(command: CommandInit): unknown {
       return ["await-signal", op, name];
     case CommandKind.sendSignal:
       return ["send-signal", op, command.to, name, value];
+    case CommandKind.yieldChunk:
+      return ["yield-chunk", op, value];
     case CommandKind.awaitResult:
       return ["await-result", op, command.to];
     case CommandKind.compensate:

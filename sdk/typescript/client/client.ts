@@ -17,6 +17,8 @@ import type {
   RouteRequestInit,
   StartReply,
   StartRequestInit,
+  StreamItem,
+  StreamRequest,
 } from "#proto";
 import { clientMethods } from "#proto/descriptors";
 import { ClusterClient } from "./cluster-client.ts";
@@ -28,7 +30,7 @@ import { fromPayload, toPayload } from "./payload.ts";
 import { Pulse } from "./pulse.ts";
 import { backoffMs, isRetryable, withRetry } from "./retry.ts";
 import { type Channel, call, learnNodes, stream } from "./rpc.ts";
-import { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
+import { type Chunk, type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
 import { ScheduleClient } from "./schedules.ts";
 import { type Answer, type Ask, type AskKind, ClientSession, type ConnectionState } from "./session.ts";
 import { type InputOf, type OutputOf, typeName, type WorkflowRef } from "./workflow.ts";
@@ -245,14 +247,43 @@ export class HopClient {
   async *history(run: string, options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
     const { follow = false, schedule = false } = options;
     let fromSeq = options.fromSeq ?? 0;
+    for await (const chunk of this.resuming(() => stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule }))) {
+      fromSeq += chunk.event.length;
+      yield chunk;
+    }
+  }
+
+  /**
+   * What a run yields, and at last how it ended: as it was sent. For as long as this is iterated the client is a consumer
+   * of the run's stream. Goes on after a lost connection behind the last chunk.
+   */
+  async *stream(run: string, options: Partial<Omit<StreamRequest, "run">> = {}): AsyncGenerator<StreamItem> {
+    const { generation = 0 } = options;
+    let fromOffset = options.fromOffset ?? 0;
+    for await (const item of this.resuming(() => stream(this.channel, clientMethods.consumeStream, { run, fromOffset, generation }))) {
+      if (item.kind === "chunk") fromOffset = item.value.offset + 1;
+      yield item;
+    }
+  }
+
+  /** Values that a run yields, see `RunHandle.stream`. */
+  async *chunks(run: string, options: Partial<Omit<StreamRequest, "run">> = {}): AsyncGenerator<Chunk> {
+    for await (const item of this.stream(run, options)) {
+      if (item.kind !== "chunk") continue;
+      const { offset, chunk } = item.value;
+      yield { offset, value: await fromPayload(chunk, this.fetchBlob) };
+    }
+  }
+
+  /** A server stream, opened again after a lost connection: `open` knows what has come. */
+  private async *resuming<T>(open: () => AsyncIterable<T>): AsyncGenerator<T> {
     let failedMs: number | undefined;
     for (let tries = 1; ; tries++) {
       try {
-        for await (const chunk of stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule })) {
-          fromSeq += chunk.event.length;
+        for await (const message of open()) {
           tries = 0;
           failedMs = undefined;
-          yield chunk;
+          yield message;
         }
         return;
       } catch (error) {

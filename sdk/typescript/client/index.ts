@@ -16,7 +16,7 @@ export {
 export type { MethodType, QueryType, SignalType } from "./message-types.ts";
 export { type Outcome, type StatusName, statusName } from "./outcome.ts";
 export { payloadBytesMax } from "./payload.ts";
-export { type HistoryOptions, RunHandle, type WaitOptions } from "./run-handle.ts";
+export { type Chunk, type HistoryOptions, RunHandle, type StreamOptions, type WaitOptions } from "./run-handle.ts";
 export {
   type Backfill,
   type Overlap,

@@ -12,7 +12,7 @@ export interface Channel {
   readonly pulse: Pulse;
   /** How long an outage may last before a call fails. */
   readonly retryMs: number;
-  /** Told after each call that was answered. */
+  /** Told after each call that was answered, and with each message of a stream. */
   readonly onAnswered: () => void;
   /** Told why a call is tried again that has been for a while. */
   readonly onWaiting: (problem: string) => void;
@@ -113,6 +113,8 @@ export async function* stream<RequestInit, Q, R, Response>(
   try {
     for await (const message of call) {
       watched.heard();
+      // A client that only reads is to know of other nodes too.
+      channel.onAnswered();
       yield message as Response;
     }
   } catch (error) {

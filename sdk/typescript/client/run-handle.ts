@@ -17,6 +17,18 @@ export interface HistoryOptions {
   readonly schedule?: boolean;
 }
 
+/** Something that a run's code yielded. */
+export interface Chunk<T = unknown> {
+  /** Where it stands in the stream: whoever has it goes on from the next one. */
+  readonly offset: number;
+  readonly value: T;
+}
+
+export interface StreamOptions {
+  /** Chunks with this offset and later ones; left out: all. */
+  readonly fromOffset?: number;
+}
+
 /** What a handle asks of its client. */
 export interface RunOperations {
   outcome(run: string, options: WaitOptions & { readonly generation?: number }): Promise<Outcome>;
@@ -30,6 +42,7 @@ export interface RunOperations {
   resume(run: string, options: { readonly bundle?: Uint8Array; readonly newest?: boolean }): Promise<Uint8Array>;
   describe(run: string): Promise<DescribeReply>;
   history(run: string, options: HistoryOptions): AsyncGenerator<HistoryChunk>;
+  chunks(run: string, options: StreamOptions & { readonly generation?: number }): AsyncGenerator<Chunk>;
 }
 
 export class RunHandle<Output = unknown> {
@@ -124,6 +137,19 @@ export class RunHandle<Output = unknown> {
 
   describe(): Promise<DescribeReply> {
     return this.client.describe(this.id);
+  }
+
+  /**
+   * What the run's code yields, from the beginning or from an offset on, until the run ends: how it did, `result` says.
+   * Several may consume a stream, each at its own pace, and a connection that is lost costs no chunk. Leave the loop to
+   * leave the stream: where all have left, the run's code is told after a while.
+   *
+   * ```ts
+   * for await (const { value } of run.stream<string>()) process.stdout.write(value);
+   * ```
+   */
+  stream<T = unknown>(options: StreamOptions = {}): AsyncGenerator<Chunk<T>> {
+    return this.client.chunks(this.id, { ...options, generation: this.generation }) as AsyncGenerator<Chunk<T>>;
   }
 
   /** Canonical event bytes in order; the last chunk carries the chain head that they lead to. */

@@ -32,6 +32,7 @@ export interface Engine {
   sendSignal(address: string, name: string, payload: unknown): Promise<void>;
   /** `value` is JSON text. */
   searchable(name: string, value: string): void;
+  yieldChunk(chunk: unknown): Promise<void>;
   resultOf(address: string): Promise<unknown>;
   /** `propagates`: a cancellation of the own run is told to the other one. */
   callWorkflow(address: string, method: string, input: unknown, propagates: boolean): Promise<unknown>;

@@ -46,6 +46,11 @@ export interface ActivityErrorFields {
   readonly cause: unknown;
 }
 
+/** Those who consumed the run's stream have left it: nobody is given the chunk. */
+export class StreamDisconnectedError extends Error {
+  override name = "StreamDisconnectedError";
+}
+
 /**
  * Another run could not be signalled, or it ended without a result. `cause` is the error that it
  * ended with.

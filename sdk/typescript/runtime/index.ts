@@ -19,6 +19,7 @@ export {
   DeterminismError,
   PayloadTooLargeError,
   RunError,
+  StreamDisconnectedError,
   TimeoutError,
 } from "./errors.ts";
 export type { WorkflowInfo } from "./info.ts";
@@ -33,6 +34,7 @@ export { resultOf, sendSignal } from "./other-run.ts";
 export { random, uuid } from "./random.ts";
 export type { SearchableValue } from "./searchable.ts";
 export { searchable } from "./searchable.ts";
+export { yield_chunk, yieldChunk } from "./stream.ts";
 export { now, sleep } from "./time.ts";
 export type { Workflow, WorkflowInput, WorkflowOutput } from "./workflow.ts";
 export { durable } from "./workflow.ts";

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { toHex } from "#core/base";
-import { decodeEvent, decodeRunStarted, EventKind, fromBytes } from "#proto";
+import { decodeChunkYielded, decodeEvent, decodeRunStarted, EventKind, fromBytes, type Payload } from "#proto";
 
 const format = "hopskip-history/1";
 
@@ -39,6 +39,16 @@ export class History {
   /** One line for each event: what it is, and which operation it is about. */
   lines(): string[] {
     return this.events.map(eventLine);
+  }
+
+  /** Chunks that the newest generation yielded and that were not refused, in order. */
+  *chunks(): Generator<Payload | undefined> {
+    for (const bytes of this.newest().events) {
+      const { kind, payload } = fromBytes(decodeEvent, bytes);
+      if (kind !== EventKind.chunkYielded) continue;
+      const { chunk, refused } = fromBytes(decodeChunkYielded, payload);
+      if (!refused) yield chunk;
+    }
   }
 
   toJSON(): HistoryFile {

@@ -29,4 +29,4 @@ export type {
   StartOptions,
   WorkflowSource,
 } from "./options.ts";
-export { TestRun } from "./test-run.ts";
+export { type TestConsumer, TestRun } from "./test-run.ts";

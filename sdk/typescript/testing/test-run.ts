@@ -18,6 +18,11 @@ export interface RunParts {
   nextId(): number;
 }
 
+/** Who consumes a run's stream. */
+export interface TestConsumer {
+  leave(): Promise<void>;
+}
+
 type Directed<C> = C extends { readonly kind: "start" } ? never : C extends Command ? Omit<C, "run" | "ticket"> : never;
 
 export class TestRun<Output = unknown> {
@@ -78,6 +83,28 @@ export class TestRun<Output = unknown> {
     const { failure, rejected, result } = reply;
     if (failure !== undefined) throw new MethodFailedError(this.id, { method, failure, isRejected: rejected });
     return fromBytes(result?.data) as Answer;
+  }
+
+  /**
+   * Consumes the run's stream until it is left: from then on the run is told that nobody is there, ten seconds later.
+   * Time does not pass by this.
+   */
+  async consume(): Promise<TestConsumer> {
+    const { core, driver } = this.parts;
+    await driver.settle();
+    const leave = core.consume(this.id as RunId, this.generation);
+    await driver.settle();
+    return {
+      leave: async () => {
+        leave();
+        await driver.settle();
+      },
+    };
+  }
+
+  /** What the run has yielded until now and somebody was given, or will be. */
+  chunks<T = unknown>(): T[] {
+    return [...this.history().chunks()].map((chunk) => fromBytes(chunk?.data) as T);
   }
 
   /** Keeps the run from going on, with all that happens to it meanwhile. */

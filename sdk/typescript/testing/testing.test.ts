@@ -159,6 +159,24 @@ describe("a run", () => {
     expect([await first.result(), await second.result()]).toEqual([{ item: 1 }, { item: 2 }] as never);
   });
 
+  test("yields chunks to whoever comes, and is told ten seconds after the last consumer has left", async () => {
+    const env = await environment({ activities: mocks });
+    const run = await env.start("streams", 60);
+    await env.advance("20s");
+    const consumer = await run.consume();
+    await env.advance("20s");
+    await consumer.leave();
+    expect(await run.result()).toMatch(/^left at 5[0-3]$/);
+    const chunks = run.chunks<{ n: number }>();
+    expect(chunks.map(({ n }) => n)).toEqual(chunks.map((_, i) => i + 1));
+    expect(chunks.length).toBeGreaterThan(48);
+    const taken = await env.start("streams", 30);
+    await (await taken.consume()).leave();
+    await env.advance("5s");
+    await taken.consume();
+    expect([await taken.result(), taken.chunks().length]).toEqual(["taken", 30]);
+  });
+
   test("that ends by its own error says which, and its log is there", async () => {
     const env = await environment();
     await expect(env.run("fails")).rejects.toThrow("Run default:run-1 failed: RangeError: no such luck");
@@ -223,6 +241,16 @@ describe("crashes everywhere", () => {
     });
     expect(report.coreCrashes).toBeGreaterThan(15);
     expect(report.evictions).toBeGreaterThan(8);
+  });
+
+  test("also of streams", async () => {
+    const env = await environment({ activities: mocks });
+    const report = await env.crashEverywhere(async (each) => {
+      const run = await each.start("streams", 4);
+      await run.consume();
+      return [await run.result(), run.chunks()];
+    });
+    expect(report.coreCrashes).toBeGreaterThan(5);
   });
 
   test("also between runs, with time-outs and cancellations", async () => {

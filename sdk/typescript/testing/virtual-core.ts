@@ -28,7 +28,7 @@ import {
 } from "#core/base";
 import { SessionCapacity } from "#core/dispatch";
 import { dueMs, withBundles } from "#core/run";
-import { type Command, type Input, ShardMachine } from "#core/shard";
+import { type Command, disconnectMs, type Input, ShardMachine } from "#core/shard";
 import type { DescribeReply, EnvelopeReply, Hello, Identity } from "#proto";
 import { ShardLog } from "./shard-log.ts";
 import type { CoreSide, Untimed, WorkerSide } from "./sides.ts";
@@ -91,6 +91,17 @@ export class VirtualCore implements CoreSide {
     });
   }
 
+  /** A consumer of the run's stream is there until the returned function is called. */
+  consume(run: RunId, generation: number): () => void {
+    const request = asRequestId(++this.requests);
+    const command: Command = { kind: "consume", run, generation };
+    this.asked.set(request, { command, isAgain: false, done: () => {} });
+    this.input({ kind: "command", request, identity, command });
+    return () => {
+      if (this.asked.delete(request)) this.input({ kind: "request-gone", request });
+    };
+  }
+
   input(input: Untimed): void {
     this.inputs.push(input);
     this.pump();
@@ -105,7 +116,9 @@ export class VirtualCore implements CoreSide {
   /** When something will happen by itself; infinity where nothing will. */
   nextMs(): number {
     let next = Number.POSITIVE_INFINITY;
-    for (const { run, tasks, flights } of this.machine.liveRuns()) {
+    for (const live of this.machine.liveRuns()) {
+      const { run, tasks, flights } = live;
+      next = Math.min(next, disconnectMs(live));
       next = Math.min(next, dueMs(run, this.nowMs));
       for (const flight of flights.values()) next = Math.min(next, flight.dueMs);
       for (const { op, orphanUntilMs } of tasks.values()) {

@@ -1,5 +1,18 @@
 /** Workflows of the test kit's own tests. */
-import { activities, activity, durable, query, resultOf, sendSignal, shield, signal, sleep, TimeoutError } from "@hopskip/runtime";
+import {
+  activities,
+  activity,
+  durable,
+  query,
+  resultOf,
+  StreamDisconnectedError,
+  sendSignal,
+  shield,
+  signal,
+  sleep,
+  TimeoutError,
+  yieldChunk,
+} from "@hopskip/runtime";
 
 const day = 24 * 60 * 60 * 1000;
 
@@ -65,4 +78,17 @@ export const line = durable(async (to: string) => {
 export const fails = durable(async () => {
   console.log("about to fail");
   throw new RangeError("no such luck");
+});
+
+export const streams = durable(async (count: number) => {
+  for (let n = 1; n <= count; n++) {
+    try {
+      await yieldChunk({ n });
+    } catch (error) {
+      if (!(error instanceof StreamDisconnectedError)) throw error;
+      return `left at ${n}`;
+    }
+    await sleep(1000);
+  }
+  return "taken";
 });

@@ -52,7 +52,7 @@ export class ShardBench {
 
   constructor() {
     // Its first record says who leads. A leader begins above the millisecond in which it was made.
-    lead(this.machine, { nowMs: epochMs - 1 });
+    this.told(0, lead(this.machine, { nowMs: epochMs - 1 }));
     this.durable = this.log.lastIndex;
   }
 
@@ -284,6 +284,8 @@ function bodyText({ kind, body }: RunEvent): string {
       return ` generation ${body.generation}${body.ticket === 0 ? "" : ` of ticket ${body.ticket}`}`;
     case EventKind.activityScheduled:
       return ` op ${body.op} ${body.name}`;
+    case EventKind.chunkYielded:
+      return ` op ${body.op}${body.refused ? ", refused" : ""}`;
     case EventKind.activityRetried:
       return ` op ${body.op} attempt ${body.attempt} ${body.failure?.type}, next at ${body.nextMs - epochMs}`;
     case EventKind.activityFailed:

@@ -1,4 +1,5 @@
 /** The directives of shard scenarios. */
+import { asRequestId } from "#core/base";
 import { contentions } from "#core/run";
 import { type ActivityOptionsInit, type CommandInit, CommandKind } from "#proto";
 import type { Directive, Handle } from "../../datadriven.ts";
@@ -24,6 +25,8 @@ function commandOf(line: string): CommandInit {
       return { kind: CommandKind.awaitResult, op: Number(op), to: name };
     case "searchable":
       return { kind: CommandKind.setSearchable, op: Number(op), name, searchable: rest.join(" ") };
+    case "chunk":
+      return { kind: CommandKind.yieldChunk, op: Number(op), payload: payload(name) };
     case "withdraw":
       return { kind: CommandKind.cancelOp, op: Number(name) };
     case "complete":
@@ -87,6 +90,10 @@ function verb(bench: ShardBench, d: Directive): string {
       return bench.command({ kind: "resume", ...to, bundle: get("bundle") === "" ? new Uint8Array(0) : bundle(get("bundle")) });
     case "result":
       return bench.command({ kind: "await-result", ...to, generation: Number(get("generation") || 0) });
+    case "consume":
+      return bench.command({ kind: "consume", run, generation: Number(get("generation") || 0) });
+    case "gone":
+      return bench.step({ kind: "request-gone", request: asRequestId(Number(get("request"))) });
     case "query":
       return bench.command({ kind: "query", ...to, name: get("name") || "state", input: undefined });
     case "describe":

@@ -339,4 +339,13 @@ export const runBugs: readonly PlantedBug[] = [
     ["InvariantError"],
     [13],
   ),
+  bug(
+    "a-left-stream-takes-chunks",
+    "A chunk is taken though all who consumed the stream have left it",
+    "core/run/stream.ts",
+    "refused: run.stream === StreamState.disconnected",
+    "refused: false",
+    ["streamStands"],
+    [71],
+  ),
 ];

@@ -1,7 +1,7 @@
 /**
  * What must hold of every event when it is committed, given everything before it in its partition.
  */
-import { bytesEqual, isSchedule, toHex } from "#core/base";
+import { bytesEqual, isSchedule, limits, toHex } from "#core/base";
 import type { RunEvent } from "#core/run";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
@@ -38,6 +38,7 @@ export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Prev
   retriesFollowPolicy(at.model, e);
   cancelDelivered(at.model, e);
   pausedIsHeld(at.model, e);
+  streamStands(at.model, e);
 }
 
 /** Each event carries its place and its predecessor's hash; its record names the record before. */
@@ -304,6 +305,18 @@ export function cancelDelivered(model: RunModel, e: JournalEvent): void {
 
 /** Ends that the code itself reaches. */
 const ownEnds: ReadonlySet<number> = new Set([Kind.runCompleted, Kind.runFailed, Kind.runCancelled]);
+
+/** A stream is connected where it was not, disconnected where it was and long enough behind that, and refuses chunks in between only. */
+export function streamStands(model: RunModel, e: JournalEvent): void {
+  const name = "streamStands";
+  const { event } = e;
+  const { stream } = model;
+  const place = () => `${e.partition} seq ${e.seq} of kind ${e.kind}, its stream stands as of seq ${stream?.seq}, kind ${stream?.kind}`;
+  if (event.kind === Kind.chunkYielded) claim(name, event.body.refused === (stream?.kind === Kind.streamDisconnected), place);
+  if (event.kind === Kind.streamConnected) claim(name, stream?.kind !== Kind.streamConnected, place);
+  if (event.kind !== Kind.streamDisconnected) return;
+  claim(name, stream?.kind === Kind.streamConnected && e.timeMs - stream.timeMs >= limits.streamGraceMs, place);
+}
 
 /** The code of a paused run does nothing: it opens no operation, withdraws none, and does not end. */
 export function pausedIsHeld(model: RunModel, e: JournalEvent): void {

@@ -50,6 +50,8 @@ export const record = {
   sendSignal: "G",
   /** op, name, value */
   setSearchable: "H",
+  /** op, chunk */
+  yieldChunk: "Y",
   /** op, address, call that waits */
   awaitResult: "W",
   /** op, address, method, "1" where withdrawing it cancels it there and else "0", call that makes it, input */

@@ -54,6 +54,9 @@ function readRecord(cursor: Cursor, into: Records): void {
     case record.setSearchable:
       into.commands.push({ kind: CommandKind.setSearchable, op: cursor.number(), name: cursor.text(), searchable: cursor.text() });
       break;
+    case record.yieldChunk:
+      into.commands.push({ kind: CommandKind.yieldChunk, op: cursor.number(), payload: cursor.payload() });
+      break;
     case record.awaitResult:
       into.commands.push({ kind: CommandKind.awaitResult, op: cursor.number(), to: cursor.text(), inCall: cursor.number() });
       break;

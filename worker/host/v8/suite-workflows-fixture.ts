@@ -9,12 +9,14 @@ import {
   RunError,
   random,
   resultOf,
+  StreamDisconnectedError,
   sendSignal,
   shield,
   signal,
   sleep,
   TimeoutError,
   uuid,
+  yieldChunk,
 } from "@hopskip/runtime";
 
 export const echo = durable(async (input: unknown) => input);
@@ -105,6 +107,17 @@ export const talks = durable(async ({ to }: { to: string }) => {
     if (!(error instanceof RunError)) throw error;
     const { name, run, type, message, details } = error;
     return { name, run, type, message, details };
+  }
+});
+
+export const streams = durable(async () => {
+  try {
+    await yieldChunk(1);
+    await yieldChunk(2);
+    return "done";
+  } catch (error) {
+    if (!(error instanceof StreamDisconnectedError)) throw error;
+    return { name: error.name, message: error.message };
   }
 });
 

@@ -1074,6 +1074,13 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
   startedBy?: StartedBy | undefined;
 
   /**
+   * Sequence of the newest generation's first event.
+   *
+   * @generated from field: uint64 first_seq = 25;
+   */
+  firstSeq: bigint;
+
+  /**
    * The partition is a schedule's.
    *
    * @generated from field: hopskip.v1.ScheduleState schedule = 90;
@@ -1460,6 +1467,89 @@ export declare type HistoryChunk = Message<"hopskip.v1.HistoryChunk"> & {
  * Use `create(HistoryChunkSchema)` to create a new message.
  */
 export declare const HistoryChunkSchema: GenMessage<HistoryChunk>;
+
+/**
+ * @generated from message hopskip.v1.StreamRequest
+ */
+export declare type StreamRequest = Message<"hopskip.v1.StreamRequest"> & {
+  /**
+   * @generated from field: string run = 1;
+   */
+  run: string;
+
+  /**
+   * Chunks with this offset and later ones; 0 = all.
+   *
+   * @generated from field: uint64 from_offset = 2;
+   */
+  fromOffset: bigint;
+
+  /**
+   * The run of this generation; 0 = the newest.
+   *
+   * @generated from field: uint32 generation = 3;
+   */
+  generation: number;
+};
+
+/**
+ * Describes the message hopskip.v1.StreamRequest.
+ * Use `create(StreamRequestSchema)` to create a new message.
+ */
+export declare const StreamRequestSchema: GenMessage<StreamRequest>;
+
+/**
+ * @generated from message hopskip.v1.StreamItem
+ */
+export declare type StreamItem = Message<"hopskip.v1.StreamItem"> & {
+  /**
+   * @generated from oneof hopskip.v1.StreamItem.kind
+   */
+  kind: {
+    /**
+     * @generated from field: hopskip.v1.StreamChunk chunk = 1;
+     */
+    value: StreamChunk;
+    case: "chunk";
+  } | {
+    /**
+     * The run has ended, and there are no more chunks.
+     *
+     * @generated from field: hopskip.v1.ResultReply end = 2;
+     */
+    value: ResultReply;
+    case: "end";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message hopskip.v1.StreamItem.
+ * Use `create(StreamItemSchema)` to create a new message.
+ */
+export declare const StreamItemSchema: GenMessage<StreamItem>;
+
+/**
+ * @generated from message hopskip.v1.StreamChunk
+ */
+export declare type StreamChunk = Message<"hopskip.v1.StreamChunk"> & {
+  /**
+   * Unique and rising in the stream, with gaps: whoever was given this chunk goes on from `offset` + 1.
+   *
+   * @generated from field: uint64 offset = 1;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.Payload chunk = 2;
+   */
+  chunk?: Payload | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.StreamChunk.
+ * Use `create(StreamChunkSchema)` to create a new message.
+ */
+export declare const StreamChunkSchema: GenMessage<StreamChunk>;
 
 /**
  * @generated from message hopskip.v1.DeployRequest
@@ -1954,6 +2044,16 @@ export declare const WorkflowClient: GenService<{
     methodKind: "server_streaming";
     input: typeof HistoryRequestSchema;
     output: typeof HistoryChunkSchema;
+  },
+  /**
+   * What a run yields, from an offset on, and at last how it ended. Whoever calls it consumes the run's stream.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ConsumeStream
+   */
+  consumeStream: {
+    methodKind: "server_streaming";
+    input: typeof StreamRequestSchema;
+    output: typeof StreamItemSchema;
   },
   /**
    * @generated from rpc hopskip.v1.WorkflowClient.Deploy

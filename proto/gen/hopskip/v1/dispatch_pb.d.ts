@@ -1080,6 +1080,11 @@ export enum CommandKind {
   SET_SEARCHABLE = 30,
 
   /**
+   * @generated from enum value: COMMAND_KIND_YIELD_CHUNK = 31;
+   */
+  YIELD_CHUNK = 31,
+
+  /**
    * @generated from enum value: COMMAND_KIND_COMPENSATE = 10;
    */
   COMPENSATE = 10,

@@ -368,6 +368,68 @@ export declare type SearchableSet = Message<"hopskip.v1.SearchableSet"> & {
 export declare const SearchableSetSchema: GenMessage<SearchableSet>;
 
 /**
+ * The run yields a chunk to those who consume its stream, now or later: its offset there is this event's seq.
+ *
+ * @generated from message hopskip.v1.ChunkYielded
+ */
+export declare type ChunkYielded = Message<"hopskip.v1.ChunkYielded"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload chunk = 2;
+   */
+  chunk?: Payload | undefined;
+
+  /**
+   * The stream was disconnected: nobody is given the chunk, and the code is told.
+   *
+   * @generated from field: bool refused = 3;
+   */
+  refused: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.ChunkYielded.
+ * Use `create(ChunkYieldedSchema)` to create a new message.
+ */
+export declare const ChunkYieldedSchema: GenMessage<ChunkYielded>;
+
+/**
+ * Somebody consumes the run's stream, where nobody did.
+ *
+ * @generated from message hopskip.v1.StreamConnected
+ */
+export declare type StreamConnected = Message<"hopskip.v1.StreamConnected"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.StreamConnected.
+ * Use `create(StreamConnectedSchema)` to create a new message.
+ */
+export declare const StreamConnectedSchema: GenMessage<StreamConnected>;
+
+/**
+ * Nobody consumes it any more, and nobody came back for so long.
+ *
+ * @generated from message hopskip.v1.StreamDisconnected
+ */
+export declare type StreamDisconnected = Message<"hopskip.v1.StreamDisconnected"> & {
+  /**
+   * @generated from field: uint64 after_ms = 1;
+   */
+  afterMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.StreamDisconnected.
+ * Use `create(StreamDisconnectedSchema)` to create a new message.
+ */
+export declare const StreamDisconnectedSchema: GenMessage<StreamDisconnected>;
+
+/**
  * A start waits until the run that is live, and those queued before it, have ended. The seq of this
  * event is its ticket.
  *
@@ -2982,6 +3044,21 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_SEARCHABLE_SET = 26;
    */
   SEARCHABLE_SET = 26,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHUNK_YIELDED = 27;
+   */
+  CHUNK_YIELDED = 27,
+
+  /**
+   * @generated from enum value: EVENT_KIND_STREAM_CONNECTED = 28;
+   */
+  STREAM_CONNECTED = 28,
+
+  /**
+   * @generated from enum value: EVENT_KIND_STREAM_DISCONNECTED = 29;
+   */
+  STREAM_DISCONNECTED = 29,
 
   /**
    * @generated from enum value: EVENT_KIND_TIMER_STARTED = 32;

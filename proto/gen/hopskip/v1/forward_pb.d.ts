@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Identity } from "./common_pb.js";
-import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, DropDeadLetterRequest, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ReplayDeadLetterRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
+import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, DropDeadLetterRequest, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ReplayDeadLetterRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, StreamRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
 import type { ScheduleCommand, ScheduleReply } from "./schedule_pb.js";
 import type { Envelope } from "./message_pb.js";
 import type { Heartbeat, TaskDone } from "./dispatch_pb.js";
@@ -114,6 +114,12 @@ export declare type ForwardedCommand = Message<"hopskip.v1.ForwardedCommand"> & 
      */
     value: CallRequest;
     case: "call";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.StreamRequest consume = 31;
+     */
+    value: StreamRequest;
+    case: "consume";
   } | {
     /**
      * @generated from field: hopskip.v1.ScheduleCommand schedule = 90;

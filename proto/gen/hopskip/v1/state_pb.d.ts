@@ -2,7 +2,7 @@
 // @generated from file hopskip/v1/state.proto (package hopskip.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
@@ -298,6 +298,13 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: repeated hopskip.v1.SearchableValue searchable = 63;
    */
   searchable: SearchableValue[];
+
+  /**
+   * A `StreamState`.
+   *
+   * @generated from field: uint32 stream = 64;
+   */
+  stream: number;
 
   /**
    * The partition is a schedule's: this is the rest of what it is.
@@ -926,4 +933,33 @@ export declare type JoinedKeys = Message<"hopskip.v1.JoinedKeys"> & {
  * Use `create(JoinedKeysSchema)` to create a new message.
  */
 export declare const JoinedKeysSchema: GenMessage<JoinedKeys>;
+
+/**
+ * Whether anybody consumes what the run yields.
+ *
+ * @generated from enum hopskip.v1.StreamState
+ */
+export enum StreamState {
+  /**
+   * Nobody did so far.
+   *
+   * @generated from enum value: STREAM_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: STREAM_STATE_CONNECTED = 1;
+   */
+  CONNECTED = 1,
+
+  /**
+   * @generated from enum value: STREAM_STATE_DISCONNECTED = 2;
+   */
+  DISCONNECTED = 2,
+}
+
+/**
+ * Describes the enum hopskip.v1.StreamState.
+ */
+export declare const StreamStateSchema: GenEnum<StreamState>;
 

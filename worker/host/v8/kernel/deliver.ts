@@ -1,5 +1,5 @@
 /** Deliveries to runs: each makes the workflow's code go on, and its records are collected after. */
-import { CancelledError } from "#sdk/runtime";
+import { CancelledError, StreamDisconnectedError } from "#sdk/runtime";
 import type { WireFailure } from "../protocol.ts";
 import { deliveryFlag, deliveryKind, record } from "../protocol.ts";
 import { cancelScope } from "./cancel.ts";
@@ -149,6 +149,7 @@ function toOwnError({ kind, name }: Pending, failure: WireFailure): Error {
   if (kind === "call") return toRunError(name, `Call of run "${name}" failed: ${failure.message}`, failure);
   if (kind === "send") return toRunError(name, failure.message, failure);
   if (kind === "result") return toRunError(name, `Run "${name}" did not complete: ${failure.message}`, failure);
+  if (kind === "chunk") return new StreamDisconnectedError(failure.message);
   return toError(failure);
 }
 

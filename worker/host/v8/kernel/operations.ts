@@ -77,6 +77,16 @@ export const engine: Omit<Engine, "callWorkflow" | "method" | "openScope" | "shi
     run.emit(record.setSearchable, op, name, value);
   },
 
+  yieldChunk(chunk) {
+    const run = actingRun("yieldChunk()");
+    const json = toJson(chunk, "A chunk");
+    const instead = intercept(run);
+    if (instead !== undefined) return instead;
+    const op = nextOp(run, json.length);
+    run.emit(record.yieldChunk, op, json);
+    return pend(run, op, "chunk", "") as Promise<void>;
+  },
+
   compensate(name, input, trigger, options) {
     const run = actingRun("compensate()");
     const json = toJson(input, `Input of compensation "${name}"`);

@@ -10,7 +10,7 @@ import type { Child, ChildWait } from "./children.ts";
 import { Scope } from "./scope.ts";
 
 /** Nothing waits for a notice: a cancellation does not withdraw it. */
-export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result" | "call" | "notice";
+export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result" | "call" | "chunk" | "notice";
 
 /** An operation that the host has yet to answer. */
 export interface Pending {
