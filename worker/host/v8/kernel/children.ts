@@ -13,7 +13,7 @@ import { toRunError } from "./failure.ts";
 import { actingRun, fullAddress, intercept, nextOp, pend, throwMade } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
 import type { Run } from "./run.ts";
-import { currentScope, reaches, type Scope, takeCancellation } from "./scope.ts";
+import { cancelledBy, currentScope, reaches, type Scope, takeCancellation } from "./scope.ts";
 
 type Settled = { readonly value: unknown } | { readonly makeError: () => Error };
 /** What is waited for. */
@@ -187,9 +187,10 @@ export function childRejected(run: Run, child: Child, failure: WireFailure): voi
     conclude(run, child, "ended", settled);
     return;
   }
-  const isByUs = child.isAskedToCancel && failure.type === "CancelledError" && child.scope.isCancelled;
-  const makeError = isByUs
-    ? () => new CancelledError(child.scope.reason)
-    : () => toRunError(child.name, `Run "${child.name}" did not complete: ${failure.message}`, failure);
+  const by = child.isAskedToCancel && failure.type === "CancelledError" ? cancelledBy(child.scope) : undefined;
+  const makeError =
+    by !== undefined
+      ? () => new CancelledError(by.reason)
+      : () => toRunError(child.name, `Run "${child.name}" did not complete: ${failure.message}`, failure);
   conclude(run, child, "ended", { makeError });
 }

@@ -1,0 +1,35 @@
+/** What a run's operations are on their way to the host, where the suite of all hosts does not reach. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { CommandKind } from "#proto";
+import { decode, type SuiteBench, SuiteRun } from "../suite-run-fixture.ts";
+import { openHost, TestBundles } from "./v8-fixture.ts";
+
+const bundles = new TestBundles();
+let bench: SuiteBench;
+
+beforeAll(async () => {
+  const bundle = await bundles.ofText({
+    "wf.ts": `
+      import { CancellationScope, durable, spawn } from "@hopskip/runtime";
+      /** A child of a scope in a scope, of which the outer one is cancelled. */
+      export const nested = durable(async () => {
+        const outer = new CancellationScope();
+        const child = await outer.run(() => new CancellationScope().run(() => spawn("ship", null, { cancellationType: "wait-completed" })));
+        await child.started();
+        outer.cancel("not wanted");
+        return child.result().catch((error) => [error.name, error.reason ?? error.type]);
+      });
+    `,
+  });
+  bench = { host: openHost({}, bundles), bundle };
+}, 60_000);
+afterAll(() => bench.host.close());
+
+test("a child that an outer scope's cancellation reaches ends as cancelled, with what the canceller said", async () => {
+  const run = new SuiteRun(bench, "nested");
+  await run.start();
+  const asked = await run.deliver(run.resolved(1, { generation: 1, ticket: 0, attached: false }));
+  expect(asked).toMatchObject([{ kind: CommandKind.cancelRun, op: 2, child: 1, reason: "not wanted" }]);
+  const [end] = await run.deliver(run.rejected(1, "CancelledError", "The run was cancelled"));
+  expect(decode(end?.payload?.data)).toEqual(["CancelledError", "not wanted"]);
+});
