@@ -5,7 +5,7 @@
  */
 import type { ChildStart, SpawnSettings } from "#sdk/runtime";
 import { CancelledError } from "#sdk/runtime";
-import { utf8Bytes } from "#sdk/runtime/checks";
+import { utf8Bytes, wholeMs } from "#sdk/runtime/checks";
 import type { Engine } from "#sdk/runtime/engine";
 import { workflowMark } from "#sdk/runtime/workflow";
 import { fieldEnd, record, recordEnd, type WireFailure, type WireSpawn } from "../protocol.ts";
@@ -98,8 +98,8 @@ function wireOf(run: Run, { type, name }: { readonly type: string; readonly name
     settings.contention ?? "attach",
     settings.overrideReason ?? "",
     settings.idempotencyKey ?? "",
-    Math.ceil(settings.deadlineMs ?? 0),
-    Math.ceil(settings.requestBudgetMs ?? 0),
+    wholeMs(settings.deadlineMs ?? 0),
+    wholeMs(settings.requestBudgetMs ?? 0),
     policies[settings.parentClosePolicy ?? "terminate"],
     isOwn,
   ];
