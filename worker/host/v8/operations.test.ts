@@ -1,5 +1,6 @@
 /** What a run's operations are on their way to the host, where the suite of all hosts does not reach. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { limits } from "#core/base";
 import { CommandKind, decodeCommand, encodeCommand, fromBytes, toBytes } from "#proto";
 import { decode, type SuiteBench, SuiteRun } from "../suite-run-fixture.ts";
 import { openHost, TestBundles } from "./v8-fixture.ts";
@@ -24,6 +25,10 @@ beforeAll(async () => {
         compensate("undo", null, options);
         spawn("ship", null, { deadlineMs: ms, requestBudgetMs: ms });
         await activity("do", null, options);
+      });
+      export const many = durable(async (count: number) => {
+        for (let i = 0; i < count; i++) spawn("ship");
+        await activity("do");
       });
     `,
   });
@@ -61,4 +66,22 @@ test("a duration below nothing is none, and a fraction counts as the whole", asy
     [1500, 1500],
   ] as const)
     expect([ms, await durationsOf(ms)]).toEqual([ms, Array<number>(12).fill(want)]);
+});
+
+test("children count among the open operations", async () => {
+  const run = new SuiteRun(bench, "many");
+  const commands = await run.start(limits.pendingOpsMax);
+  expect(commands).toHaveLength(limits.pendingOpsMax + 1);
+  expect(commands.slice(-1)).toMatchObject([
+    { kind: CommandKind.fail, failure: { type: "RangeError", message: expect.stringContaining("Too many operations are open") } },
+  ]);
+});
+
+test("a cancellation asks all children, beyond the number of operations that may be open", async () => {
+  const run = new SuiteRun(bench, "many");
+  const count = limits.pendingOpsMax - 1;
+  expect(await run.start(count)).toHaveLength(count + 1);
+  const asked = await run.deliver(run.cancelled("enough"));
+  expect(asked.filter(({ kind }) => kind === CommandKind.cancelRun)).toHaveLength(count);
+  expect(asked.slice(-1)).toMatchObject([{ kind: CommandKind.cancelled }]);
 });

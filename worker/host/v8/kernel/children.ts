@@ -129,7 +129,8 @@ function handleOf(child: Child) {
 }
 
 function ask(run: Run, child: Child, reason: string, kind: "send" | "notice"): Promise<unknown> {
-  const op = nextOp(run, 0);
+  // A cancellation reaches all children, however many operations are open.
+  const op = kind === "notice" ? ++run.ops : nextOp(run, 0);
   run.emit(record.cancelRun, op, child.name, child.op, JSON.stringify(reason));
   child.isAskedToCancel = true;
   return pend(run, op, kind, child.name);

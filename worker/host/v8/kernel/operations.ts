@@ -164,7 +164,8 @@ export function queueOf<T>(queues: Map<string, T[]>, name: string): T[] {
 }
 
 export function nextOp(run: Run, bytes: number): number {
-  if (run.pending.size >= pendingMax) {
+  // A child is an open operation of the run too, until it has ended.
+  if (run.pending.size + run.children.size >= pendingMax) {
     throw new RangeError(`Too many operations are open in this run: at most ${pendingMax} are allowed, wait for some before starting more`);
   }
   if (run.out.length + bytes > activationBytesMax) {
