@@ -11,7 +11,6 @@
 import type { Partition } from "#core/base";
 import {
   type CancelSent,
-  type ChildEnded,
   type ChildSpawned,
   type ChildStarted,
   type Contender,
@@ -28,7 +27,7 @@ import {
 } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf, type ResultWaiter, waiterKey } from "./outbox.ts";
-import { markTaken } from "./sender.ts";
+import { closeOperation, markAsker, markTaken } from "./sender.ts";
 import { kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface SpawnRequest {
@@ -79,7 +78,7 @@ export function applyToChild(run: Run, event: ChildEvent, at: { seq: number; tim
     case EventKind.childStarted:
       return applyStarted(run, event.body);
     case EventKind.childEnded:
-      return applyEnded(run, event.body);
+      return closeOperation(run, event.body);
     case EventKind.cancelSent:
       return applyCancelSent(run, event.body, at);
   }
@@ -95,16 +94,11 @@ function applySpawned(run: Run, body: ChildSpawned, at: { seq: number; timeMs: n
 }
 
 function applyStarted(run: Run, { op, from, number, generation, attached, failure }: ChildStarted): void {
-  if (number > 0) markTaken(run, from as Partition, number);
+  markAsker(run, { from, number });
   const o = run.pending.get(op);
   if (o === undefined) return;
   if (failure !== undefined) run.pending.delete(op);
   else run.pending.set(op, { ...o, of: generation, started: true, closePolicy: attached ? ParentClosePolicy.abandon : o.closePolicy });
-}
-
-function applyEnded(run: Run, { op, from, number }: ChildEnded): void {
-  run.pending.delete(op);
-  if (number > 0) markTaken(run, from as Partition, number);
 }
 
 function applyCancelSent(run: Run, { op, to, reason, child }: CancelSent, at: { seq: number; timeMs: number }): void {

@@ -7,7 +7,6 @@ import {
   MessageKind,
   type Payload,
   type ResultAwaited,
-  type ResultReceived,
   type ResultWaitCancelled,
   type SignalSent,
 } from "#proto";
@@ -16,7 +15,7 @@ import type { RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
 import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
-import { markTaken } from "./sender.ts";
+import { closeOperation } from "./sender.ts";
 import { isOpen, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface SendRequest {
@@ -82,7 +81,7 @@ export function applyToRemote(run: Run, event: RemoteEvent, at: { seq: number; t
     case EventKind.resultAwaited:
       return applyResultAwaited(run, event.body, at);
     case EventKind.resultReceived:
-      return applyResultReceived(run, event.body);
+      return closeOperation(run, event.body);
     case EventKind.resultWaitCancelled:
       return applyWaitCancelled(run, event.body);
   }
@@ -99,11 +98,6 @@ function applyResultAwaited(run: Run, { op, to, number }: ResultAwaited, at: { s
   openOperation(run, at, { op, kind: EventKind.resultAwaited, to });
   if (number === 0) return;
   enqueue(run, partitionOf(to), { kind: MessageKind.wait, op, generation: run.generation });
-}
-
-function applyResultReceived(run: Run, { op, from, number }: ResultReceived): void {
-  run.pending.delete(op);
-  if (number > 0) markTaken(run, from as Partition, number);
 }
 
 function applyWaitCancelled(run: Run, { op, to }: ResultWaitCancelled): void {

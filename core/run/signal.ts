@@ -1,9 +1,9 @@
 /** Signals: buffered in order, each taken by one wait. */
-import { limits, type Partition, type Rejection } from "#core/base";
+import { limits, type Rejection } from "#core/base";
 import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
 import { refuseUnlessLive } from "./close.ts";
 import type { RunEvent } from "./event.ts";
-import { markTaken } from "./sender.ts";
+import { markAsker } from "./sender.ts";
 import { type EventPlace, openOperation, type Run } from "./state.ts";
 
 /** What a client sends. */
@@ -26,7 +26,7 @@ export function applyToSignal(
 }
 
 function applySignalReceived(run: Run, body: SignalReceived): void {
-  if (body.number > 0) markTaken(run, body.from as Partition, body.number);
+  markAsker(run, body);
   rememberSignal(run, body.id);
   for (const o of run.pending.values()) {
     if (o.kind === EventKind.signalAwaited && o.name === body.name) {
