@@ -12,7 +12,7 @@ import {
   applyWithdrawn,
 } from "./compensation.ts";
 import { applyLetterReplayed, settleLetter } from "./dead-letter.ts";
-import { isForGuest, type RunEvent } from "./event.ts";
+import { type EventOf, isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
 import { applyToMethod, closeCalls } from "./method.ts";
@@ -170,10 +170,7 @@ function leaveOff(run: Run, status: number, seq: number): void {
   closeCalls(run, seq);
 }
 
-type Steered = Extract<
-  RunEvent,
-  { readonly kind: (typeof Kind)["cancelRequested" | "runBlocked" | "runResumed" | "runPaused" | "runUnpaused"] }
->;
+type Steered = EventOf<"cancelRequested" | "runBlocked" | "runResumed" | "runPaused" | "runUnpaused">;
 
 /** How the run stands, without its end. */
 function applySteered(run: Run, event: Steered): void {

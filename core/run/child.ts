@@ -25,7 +25,7 @@ import {
   type StartedBy,
   type StartOrder,
 } from "#proto";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf, type ResultWaiter, waiterKey } from "./outbox.ts";
 import { closeOperation, markAsker, markTaken } from "./sender.ts";
 import { kept, type Operation, openOperation, type Run } from "./state.ts";
@@ -68,8 +68,7 @@ export function childLost({ op }: Operation, from: Partition, failure: Failure):
   return { kind: EventKind.childEnded, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }
 
-type ChildKind = "childSpawned" | "childStarted" | "childEnded" | "cancelSent";
-type ChildEvent = Extract<RunEvent, { kind: (typeof EventKind)[ChildKind] }>;
+type ChildEvent = EventOf<"childSpawned" | "childStarted" | "childEnded" | "cancelSent">;
 
 export function applyToChild(run: Run, event: ChildEvent, at: { seq: number; timeMs: number }): void {
   switch (event.kind) {

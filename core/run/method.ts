@@ -18,7 +18,7 @@ import {
   RunStatus,
 } from "#proto";
 import { refuseUnlessLive } from "./close.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { enqueue } from "./outbox.ts";
 import { markAsker } from "./sender.ts";
@@ -79,8 +79,7 @@ function findCall(run: Run, id: string): FoundCall | undefined {
   return answered && { kind: "answered", answered };
 }
 
-type MethodKind = "methodCalled" | "methodAnswered" | "methodCallCancelled";
-type MethodEvent = Extract<RunEvent, { kind: (typeof EventKind)[MethodKind] }>;
+type MethodEvent = EventOf<"methodCalled" | "methodAnswered" | "methodCallCancelled">;
 
 export function applyToMethod(run: Run, event: MethodEvent, seq: number): void {
   switch (event.kind) {

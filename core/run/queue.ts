@@ -23,7 +23,7 @@ import {
 } from "#proto";
 import { tellLeft, tellStarter } from "./child.ts";
 import { type Asker, noAsker, outcomeOf } from "./close.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { markAsker } from "./sender.ts";
 import { rememberSignal, type SignalRequest } from "./signal.ts";
@@ -115,8 +115,7 @@ export function decideHeldSignal(
   return refuseBytes(run, doing, [payload]) ?? { kind: EventKind.signalQueued, body: { ticket, name, payload, id, from, number } };
 }
 
-type QueueKind = "startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued";
-type QueueEvent = Extract<RunEvent, { kind: (typeof EventKind)[QueueKind] }>;
+type QueueEvent = EventOf<"startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued">;
 
 /** `inputHash` is that of a start that is queued. */
 export function applyToQueue(run: Run, event: QueueEvent, at: { seq: number; timeMs: number }, inputHash: Uint8Array): void {

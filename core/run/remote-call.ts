@@ -9,7 +9,7 @@
  */
 import { limits, type Partition } from "#core/base";
 import { EventKind, type Failure, MessageKind, type MethodCallSent, type MethodCallWithdrawn, type Payload } from "#proto";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { closeOperation } from "./sender.ts";
@@ -77,8 +77,7 @@ export function decideCallWithdrawn(run: Run, { op, to, propagates }: Operation)
   return { kind: EventKind.methodCallWithdrawn, body: { op, to, number: propagates ? nextNumber(run, partitionOf(to)) : 0 } };
 }
 
-type CallKind = "methodCallSent" | "methodCallAnswered" | "methodCallWithdrawn";
-type CallEvent = Extract<RunEvent, { kind: (typeof EventKind)[CallKind] }>;
+type CallEvent = EventOf<"methodCallSent" | "methodCallAnswered" | "methodCallWithdrawn">;
 
 export function applyToRemoteCall(run: Run, event: CallEvent, at: EventPlace): void {
   switch (event.kind) {

@@ -11,7 +11,7 @@ import {
   type SignalSent,
 } from "#proto";
 import { childLost, startRefused } from "./child.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
 import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
@@ -71,8 +71,7 @@ function refused({ op }: Pick<Operation, "op">, from: Partition, failure: Failur
   return { kind: EventKind.resultReceived, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }
 
-type RemoteKind = "signalSent" | "resultAwaited" | "resultReceived" | "resultWaitCancelled";
-type RemoteEvent = Extract<RunEvent, { kind: (typeof EventKind)[RemoteKind] }>;
+type RemoteEvent = EventOf<"signalSent" | "resultAwaited" | "resultReceived" | "resultWaitCancelled">;
 
 export function applyToRemote(run: Run, event: RemoteEvent, at: { seq: number; timeMs: number }): void {
   switch (event.kind) {

@@ -2,7 +2,7 @@
 import { limits, type Rejection } from "#core/base";
 import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
 import { refuseUnlessLive } from "./close.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { markAsker } from "./sender.ts";
 import { type EventPlace, openOperation, type Run } from "./state.ts";
 
@@ -16,11 +16,7 @@ export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplic
   return refuseUnlessLive(run, "signal") ?? { kind: EventKind.signalReceived, body };
 }
 
-export function applyToSignal(
-  run: Run,
-  event: Extract<RunEvent, { kind: (typeof EventKind)["signalReceived" | "signalAwaited"] }>,
-  at: EventPlace,
-): void {
+export function applyToSignal(run: Run, event: EventOf<"signalReceived" | "signalAwaited">, at: EventPlace): void {
   if (event.kind === EventKind.signalReceived) applySignalReceived(run, event.body);
   else applySignalAwaited(run, event.body, at);
 }
