@@ -3,7 +3,7 @@ import { limits, type Rejection } from "#core/base";
 import { defaultRetry, mayRetry, retryDelayMs } from "#core/policy";
 import { type ActivityOptions, type ActivityRetried, type ActivityScheduled, EventKind, type Failure, type Payload } from "#proto";
 import { letterAfter, replayed } from "./dead-letter.ts";
-import type { EventOf, RunEvent } from "./event.ts";
+import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { type EventPlace, generationOf, isTask, kept, type Operation, openOperation, type Run } from "./state.ts";
 
@@ -19,12 +19,7 @@ export function decideSchedule(request: ScheduleRequest): RunEvent {
   return { kind: EventKind.activityScheduled, body: { op, name, input, options } };
 }
 
-export function applyToActivity(run: Run, event: EventOf<"activityScheduled" | "activityRetried">, at: EventPlace): void {
-  if (event.kind === EventKind.activityScheduled) applyScheduled(run, event.body, at);
-  else applyRetried(run, event.body);
-}
-
-function applyScheduled(run: Run, body: ActivityScheduled, at: EventPlace): void {
+export function applyScheduled(run: Run, body: ActivityScheduled, at: EventPlace): void {
   const { op, name, options } = body;
   openOperation(run, at, { op, kind: EventKind.activityScheduled, name, input: kept(body.input), options, attempt: 1, delivery: 1 });
 }

@@ -1,6 +1,6 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
-import { applyRetried, applyToActivity } from "./activity.ts";
+import { applyRetried, applyScheduled } from "./activity.ts";
 import { applyToChild, closeChildren } from "./child.ts";
 import { applyCancelRequested, applyClosed, applyResumed, statusAfter } from "./close.ts";
 import {
@@ -22,7 +22,7 @@ import { applyToRemote, cancelWaits } from "./remote.ts";
 import { applyToRemoteCall, cancelCalls } from "./remote-call.ts";
 import { applySchedule, applyStartOfSchedule, isOfSchedule } from "./schedule.ts";
 import { applySearchable } from "./searchable.ts";
-import { applyToSignal } from "./signal.ts";
+import { applySignalAwaited, applySignalReceived } from "./signal.ts";
 import { applyStarted } from "./start.ts";
 import { type EventPlace, hasGuest, isLive, type Run } from "./state.ts";
 import { applyTimerStarted } from "./timer.ts";
@@ -47,8 +47,10 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
       applyToQueue(run, event, at, inputHash);
       break;
     case Kind.activityScheduled:
+      applyScheduled(run, event.body, at);
+      break;
     case Kind.activityRetried:
-      applyToActivity(run, event, at);
+      applyRetried(run, event.body);
       break;
     case Kind.activityCompleted:
     case Kind.activityFailed:
@@ -66,8 +68,10 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
       applyTimerStarted(run, event.body, at);
       break;
     case Kind.signalReceived:
+      applySignalReceived(run, event.body);
+      break;
     case Kind.signalAwaited:
-      applyToSignal(run, event, at);
+      applySignalAwaited(run, event.body, at);
       break;
     case Kind.cancelRequested:
     case Kind.runBlocked:

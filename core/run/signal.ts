@@ -2,7 +2,7 @@
 import { limits, type Rejection } from "#core/base";
 import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
 import { refuseUnlessLive } from "./close.ts";
-import type { EventOf, RunEvent } from "./event.ts";
+import type { RunEvent } from "./event.ts";
 import { markAsker } from "./sender.ts";
 import { type EventPlace, openOperation, type Run } from "./state.ts";
 
@@ -16,12 +16,7 @@ export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplic
   return refuseUnlessLive(run, "signal") ?? { kind: EventKind.signalReceived, body };
 }
 
-export function applyToSignal(run: Run, event: EventOf<"signalReceived" | "signalAwaited">, at: EventPlace): void {
-  if (event.kind === EventKind.signalReceived) applySignalReceived(run, event.body);
-  else applySignalAwaited(run, event.body, at);
-}
-
-function applySignalReceived(run: Run, body: SignalReceived): void {
+export function applySignalReceived(run: Run, body: SignalReceived): void {
   markAsker(run, body);
   rememberSignal(run, body.id);
   for (const o of run.pending.values()) {
@@ -40,7 +35,7 @@ export function rememberSignal(run: Run, id: string): void {
   if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();
 }
 
-function applySignalAwaited(run: Run, body: SignalAwaited, at: EventPlace): void {
+export function applySignalAwaited(run: Run, body: SignalAwaited, at: EventPlace): void {
   run.nextOp = body.op + 1;
   const waiting = run.unclaimed.get(body.name) ?? 0;
   if (waiting > 0) {
