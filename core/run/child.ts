@@ -111,9 +111,14 @@ export function closeChildren(run: Run, status: number): void {
     if (o.kind !== EventKind.childSpawned || o.closePolicy === ParentClosePolicy.abandon) continue;
     const how = endWords[status] ?? "ended";
     const reason = `its parent, generation ${run.generation} of ${run.run}, ${how}`;
-    const asks = o.closePolicy === ParentClosePolicy.cancel ? MessageKind.cancel : MessageKind.terminate;
-    enqueue(run, partitionOf(o.to), { kind: asks, op: o.op, generation: run.generation, child: o.op, reason });
+    const kind = o.closePolicy === ParentClosePolicy.cancel ? MessageKind.cancel : MessageKind.terminate;
+    askToEnd(run, o, { kind, reason });
   }
+}
+
+/** Cancels or terminates, as `kind` says, the run that the operation spawned. */
+export function askToEnd(run: Run, { op, to }: Operation, how: { readonly kind: MessageKind; readonly reason: string }): void {
+  enqueue(run, partitionOf(to), { ...how, op, generation: run.generation, child: op });
 }
 
 const endWords: Partial<Record<number, string>> = {

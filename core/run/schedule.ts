@@ -22,8 +22,8 @@ import {
   type ScheduleState,
   type ScheduleTriggered,
 } from "#proto";
+import { askToEnd } from "./child.ts";
 import type { EventOf, RunEvent } from "./event.ts";
-import { enqueue, partitionOf } from "./outbox.ts";
 import { kept, type Run } from "./state.ts";
 
 export type ScheduleEvent = EventOf<
@@ -126,9 +126,7 @@ function endLive(run: Run, { config }: ScheduleState, instance: string): void {
   const kind = config?.policy?.overlap === OverlapPolicy.terminateOther ? MessageKind.terminate : MessageKind.cancel;
   const reason = `its schedule is to start ${instance}`;
   // A schedule has no operations but the runs that it started and that have not ended.
-  for (const o of run.pending.values()) {
-    enqueue(run, partitionOf(o.to), { kind, op: o.op, generation: run.generation, child: o.op, reason });
-  }
+  for (const o of run.pending.values()) askToEnd(run, o, { kind, reason });
 }
 
 function applyMissed(schedule: ScheduleState, { count: missed, next }: ScheduleMissed): void {
