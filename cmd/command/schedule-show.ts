@@ -1,6 +1,6 @@
 /** `hop schedule list`, `show` and `preview`. */
 import { HopError, namespaceOf, type RunId, toHex } from "#core/base";
-import { coming, fires, specProblem } from "#core/schedule";
+import { dueMsOf, fires, specProblem } from "#core/schedule";
 import { IntlZones } from "#node";
 import {
   type DescribeReply,
@@ -215,8 +215,7 @@ async function specAt(remote: Remote, id: RunId, options: TimeOptions): Promise<
 
 function instants(spec: ScheduleSpec, id: string, { after, count }: { readonly after: number; readonly count: number }): Previewed[] {
   return fires(spec, zones, after, count).map(({ atMs, change = "" }) => {
-    const dueMs = coming({ spec, zones, id }, atMs - 1)?.dueMs ?? atMs;
-    return { atMs, dueMs, change };
+    return { atMs, dueMs: dueMsOf({ spec, zones, id }, atMs), change };
   });
 }
 

@@ -5,7 +5,7 @@
  * sends a share of the starts to another one. Runs keep the bundle they started on, so no more than
  * the last versions of each type has to be known: those that starts may go to, or go back to.
  */
-import { bytesEqual, type Partition, type Rejection } from "#core/base";
+import { bytesEqual, type Partition, type Rejection, seedOf } from "#core/base";
 import type { BundleDeployed, DeploymentRouted, DeployState, Identity } from "#proto";
 
 export interface DeployedVersion {
@@ -173,11 +173,10 @@ export function bundleOfStart({ type, bundle, versions, ramp }: DeployedType, ru
   return versions.find((one) => one.version === ramp.version)?.bundle ?? bundle;
 }
 
-/** FNV-1a with a last mixing, so that names which differ in their end only fall on both sides. */
+/** With a last mixing, so that names which differ in their end only fall on both sides. */
 function hash(text: string): number {
-  let h = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
-  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  const seed = seedOf(text);
+  const h = Math.imul(seed ^ (seed >>> 16), 0x85ebca6b);
   return (h ^ (h >>> 13)) >>> 0;
 }
 

@@ -19,16 +19,7 @@ export function decideSchedule(request: ScheduleRequest): RunEvent {
   return { kind: EventKind.activityScheduled, body: { op, name, input, options } };
 }
 
-export function applyToActivity(
-  run: Run,
-  event: Extract<RunEvent, { kind: (typeof EventKind)["activityScheduled" | "activityRetried"] }>,
-  at: EventPlace,
-): void {
-  if (event.kind === EventKind.activityScheduled) applyScheduled(run, event.body, at);
-  else applyRetried(run, event.body);
-}
-
-function applyScheduled(run: Run, body: ActivityScheduled, at: EventPlace): void {
+export function applyScheduled(run: Run, body: ActivityScheduled, at: EventPlace): void {
   const { op, name, options } = body;
   openOperation(run, at, { op, kind: EventKind.activityScheduled, name, input: kept(body.input), options, attempt: 1, delivery: 1 });
 }

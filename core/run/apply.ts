@@ -1,6 +1,6 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
-import { applyRetried, applyToActivity } from "./activity.ts";
+import { applyRetried, applyScheduled } from "./activity.ts";
 import { applyToChild, closeChildren } from "./child.ts";
 import { applyCancelRequested, applyClosed, applyResumed, statusAfter } from "./close.ts";
 import {
@@ -12,7 +12,7 @@ import {
   applyWithdrawn,
 } from "./compensation.ts";
 import { applyLetterReplayed, settleLetter } from "./dead-letter.ts";
-import { isForGuest, type RunEvent } from "./event.ts";
+import { type EventOf, isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
 import { tellAwaiters } from "./inbox.ts";
 import { applyToMethod, closeCalls } from "./method.ts";
@@ -22,7 +22,7 @@ import { applyToRemote, cancelWaits } from "./remote.ts";
 import { applyToRemoteCall, cancelCalls } from "./remote-call.ts";
 import { applySchedule, applyStartOfSchedule, isOfSchedule } from "./schedule.ts";
 import { applySearchable } from "./searchable.ts";
-import { applyToSignal } from "./signal.ts";
+import { applySignalAwaited, applySignalReceived } from "./signal.ts";
 import { applyStarted } from "./start.ts";
 import { type EventPlace, hasGuest, isLive, type Run } from "./state.ts";
 import { applyToStream } from "./stream.ts";
@@ -48,8 +48,10 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
       applyToQueue(run, event, at, inputHash);
       break;
     case Kind.activityScheduled:
+      applyScheduled(run, event.body, at);
+      break;
     case Kind.activityRetried:
-      applyToActivity(run, event, at);
+      applyRetried(run, event.body);
       break;
     case Kind.activityCompleted:
     case Kind.activityFailed:
@@ -67,8 +69,10 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
       applyTimerStarted(run, event.body, at);
       break;
     case Kind.signalReceived:
+      applySignalReceived(run, event.body);
+      break;
     case Kind.signalAwaited:
-      applyToSignal(run, event, at);
+      applySignalAwaited(run, event.body, at);
       break;
     case Kind.cancelRequested:
     case Kind.runBlocked:
@@ -176,10 +180,7 @@ function leaveOff(run: Run, status: number, seq: number): void {
   closeCalls(run, seq);
 }
 
-type Steered = Extract<
-  RunEvent,
-  { readonly kind: (typeof Kind)["cancelRequested" | "runBlocked" | "runResumed" | "runPaused" | "runUnpaused"] }
->;
+type Steered = EventOf<"cancelRequested" | "runBlocked" | "runResumed" | "runPaused" | "runUnpaused">;
 
 /** How the run stands, without its end. */
 function applySteered(run: Run, event: Steered): void {

@@ -11,7 +11,6 @@
 import type { Partition } from "#core/base";
 import {
   type CancelSent,
-  type ChildEnded,
   type ChildSpawned,
   type ChildStarted,
   type Contender,
@@ -26,9 +25,9 @@ import {
   type StartedBy,
   type StartOrder,
 } from "#proto";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf, type ResultWaiter, waiterKey } from "./outbox.ts";
-import { markTaken } from "./sender.ts";
+import { closeOperation, markAsker, markTaken } from "./sender.ts";
 import { kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface SpawnRequest {
@@ -69,8 +68,7 @@ export function childLost({ op }: Operation, from: Partition, failure: Failure):
   return { kind: EventKind.childEnded, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }
 
-type ChildKind = "childSpawned" | "childStarted" | "childEnded" | "cancelSent";
-type ChildEvent = Extract<RunEvent, { kind: (typeof EventKind)[ChildKind] }>;
+type ChildEvent = EventOf<"childSpawned" | "childStarted" | "childEnded" | "cancelSent">;
 
 export function applyToChild(run: Run, event: ChildEvent, at: { seq: number; timeMs: number }): void {
   switch (event.kind) {
@@ -79,7 +77,7 @@ export function applyToChild(run: Run, event: ChildEvent, at: { seq: number; tim
     case EventKind.childStarted:
       return applyStarted(run, event.body);
     case EventKind.childEnded:
-      return applyEnded(run, event.body);
+      return closeOperation(run, event.body);
     case EventKind.cancelSent:
       return applyCancelSent(run, event.body, at);
   }
@@ -95,16 +93,11 @@ function applySpawned(run: Run, body: ChildSpawned, at: { seq: number; timeMs: n
 }
 
 function applyStarted(run: Run, { op, from, number, generation, attached, failure }: ChildStarted): void {
-  if (number > 0) markTaken(run, from as Partition, number);
+  markAsker(run, { from, number });
   const o = run.pending.get(op);
   if (o === undefined) return;
   if (failure !== undefined) run.pending.delete(op);
   else run.pending.set(op, { ...o, of: generation, started: true, closePolicy: attached ? ParentClosePolicy.abandon : o.closePolicy });
-}
-
-function applyEnded(run: Run, { op, from, number }: ChildEnded): void {
-  run.pending.delete(op);
-  if (number > 0) markTaken(run, from as Partition, number);
 }
 
 function applyCancelSent(run: Run, { op, to, reason, child }: CancelSent, at: { seq: number; timeMs: number }): void {
@@ -118,9 +111,14 @@ export function closeChildren(run: Run, status: number): void {
     if (o.kind !== EventKind.childSpawned || o.closePolicy === ParentClosePolicy.abandon) continue;
     const how = endWords[status] ?? "ended";
     const reason = `its parent, generation ${run.generation} of ${run.run}, ${how}`;
-    const asks = o.closePolicy === ParentClosePolicy.cancel ? MessageKind.cancel : MessageKind.terminate;
-    enqueue(run, partitionOf(o.to), { kind: asks, op: o.op, generation: run.generation, child: o.op, reason });
+    const kind = o.closePolicy === ParentClosePolicy.cancel ? MessageKind.cancel : MessageKind.terminate;
+    askToEnd(run, o, { kind, reason });
   }
+}
+
+/** Cancels or terminates, as `kind` says, the run that the operation spawned. */
+export function askToEnd(run: Run, { op, to }: Operation, how: { readonly kind: MessageKind; readonly reason: string }): void {
+  enqueue(run, partitionOf(to), { ...how, op, generation: run.generation, child: op });
 }
 
 const endWords: Partial<Record<number, string>> = {

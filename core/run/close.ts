@@ -1,9 +1,9 @@
 /** Ends of a run, asked for from outside or by its own code: each generation has exactly one. */
-import type { Partition, Rejection } from "#core/base";
+import type { Rejection } from "#core/base";
 import { type CancelRequested, EventKind, type Outcome, type RunResumed, type RunStatus, RunStatus as Status } from "#proto";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
-import { markTaken } from "./sender.ts";
+import { markAsker } from "./sender.ts";
 import { isClosed, isReplayOp, kept, type Run } from "./state.ts";
 
 /** Why a command that needs a run whose end is not decided is refused, or undefined. */
@@ -36,7 +36,7 @@ export function decideTerminate(run: Run, reason: string, asker = noAsker): RunE
 }
 
 export function applyCancelRequested(run: Run, { reason, from, number }: CancelRequested): void {
-  if (number > 0) markTaken(run, from as Partition, number);
+  markAsker(run, { from, number });
   run.cancelRequested = true;
   run.note = reason;
 }
@@ -78,7 +78,7 @@ export function applyClosed(run: Run, event: RunEvent, timeMs: number): void {
   run.compensations = [];
   run.decided = undefined;
   run.note = "";
-  if (event.kind === EventKind.runTerminated && event.body.number > 0) markTaken(run, event.body.from as Partition, event.body.number);
+  if (event.kind === EventKind.runTerminated) markAsker(run, event.body);
   if (event.kind === EventKind.runCompleted) run.result = kept(event.body.result);
   else if (event.kind === EventKind.runFailed) run.failure = event.body.failure;
   else if (event.kind === EventKind.runCancelled || event.kind === EventKind.runTerminated) run.note = event.body.reason;

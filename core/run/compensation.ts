@@ -7,7 +7,7 @@
  * registration; while an entry is executing it is the last of them, and an open operation of the
  * same number; only a compensating run has a decided end.
  */
-import { assert, type Partition } from "#core/base";
+import { assert } from "#core/base";
 import { defaultRetry } from "#core/policy";
 import {
   type ActivityOptions,
@@ -25,7 +25,7 @@ import {
 import { clearOperations, isTerminal, noAsker, statusAfter } from "./close.ts";
 import { addDeadLetter, failReplay, settleLetter } from "./dead-letter.ts";
 import type { RunEvent } from "./event.ts";
-import { markTaken } from "./sender.ts";
+import { markAsker } from "./sender.ts";
 import { kept, openOperation, type Run } from "./state.ts";
 
 /** Executions of a compensation whose registration does not say how many: an unwind comes to an end. */
@@ -98,7 +98,7 @@ export function decideUnwind(run: Run, terminal: RunEvent): RunEvent {
 export function applyUnwindStarted(run: Run, body: UnwindStarted, at: { seq: number; timeMs: number }): void {
   const { status, result, failure, reason, deadlineMs } = body;
   const { seq, timeMs } = at;
-  if (body.number > 0) markTaken(run, body.from as Partition, body.number);
+  markAsker(run, body);
   clearOperations(run);
   run.status = RunStatus.compensating;
   run.compensations = owedWith(run, status);

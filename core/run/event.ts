@@ -3,6 +3,9 @@ import { decodeRunEvent, EventKind, Reader, type RunEvent } from "#proto";
 
 export { encodeRunEvent as encodeBody, type RunEvent } from "#proto";
 
+/** The events of these kinds. */
+export type EventOf<K extends keyof typeof EventKind> = Extract<RunEvent, { readonly kind: (typeof EventKind)[K] }>;
+
 /** The event of a payload, or undefined where this version does not know the kind. Throws `CodecError`. */
 export function decodeBody(kind: number, payload: Uint8Array): RunEvent | undefined {
   return decodeRunEvent(kind, new Reader(payload), payload.length);

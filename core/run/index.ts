@@ -6,8 +6,6 @@ export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideSendCancel, decideSpawn, knowsStart, type SpawnRequest } from "./child.ts";
 export { decideCancel, decideResume, decideTerminate, isTerminal, noAsker, outcomeOf, refuseUnlessLive } from "./close.ts";
 export {
-  compensationAttempts,
-  compensationKey,
   decideCompensationStarted,
   decideRegister,
   decideTerminal,
@@ -23,7 +21,7 @@ export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
 export { failureOf } from "./failure.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
-export { type CallRequest, callText, decideAnswer, decideCall, type FoundCall } from "./method.ts";
+export { type CallRequest, callText, decideAnswer, decideCall } from "./method.ts";
 export { decideEnd, isOrder, lacksBundle, startOf, withBundle, withBundles } from "./order.ts";
 export { applySettled, blankMessage, nextNumber, outgoing, type Pair, settledThrough } from "./outbox.ts";
 export { decidePause, decideUnpause, isPaused } from "./pause.ts";
@@ -46,7 +44,6 @@ export { type Contention, contentions, decideNext, decideStart, type StartReques
 export {
   attentionMs,
   dueMs,
-  type EventPlace,
   emptyRun,
   generationOf,
   hasGuest,
@@ -55,7 +52,6 @@ export {
   isOpen,
   isReplayOp,
   isSettled,
-  isTask,
   kept,
   mayBeOffered,
   mayStartNext,

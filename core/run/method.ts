@@ -18,10 +18,10 @@ import {
   RunStatus,
 } from "#proto";
 import { refuseUnlessLive } from "./close.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { enqueue } from "./outbox.ts";
-import { markTaken } from "./sender.ts";
+import { markAsker } from "./sender.ts";
 import { isClosed, kept, type Run } from "./state.ts";
 
 /** What a client calls. `id` may be empty: the call is then never taken for one that was sent before. */
@@ -79,8 +79,7 @@ function findCall(run: Run, id: string): FoundCall | undefined {
   return answered && { kind: "answered", answered };
 }
 
-type MethodKind = "methodCalled" | "methodAnswered" | "methodCallCancelled";
-type MethodEvent = Extract<RunEvent, { kind: (typeof EventKind)[MethodKind] }>;
+type MethodEvent = EventOf<"methodCalled" | "methodAnswered" | "methodCallCancelled">;
 
 export function applyToMethod(run: Run, event: MethodEvent, seq: number): void {
   switch (event.kind) {
@@ -94,13 +93,13 @@ export function applyToMethod(run: Run, event: MethodEvent, seq: number): void {
 }
 
 function applyCalled(run: Run, { call, name, id, from, number, op, generation, path }: MethodCalled): void {
-  if (number > 0) markTaken(run, from as Partition, number);
+  markAsker(run, { from, number });
   run.lastCall = call;
   run.calls.set(call, { call, name, id, from, op, generation, path, cancelled: false });
 }
 
 function applyCallCancelled(run: Run, { call, from, number }: MethodCallCancelled): void {
-  markTaken(run, from as Partition, number);
+  markAsker(run, { from, number });
   const open = run.calls.get(call);
   if (open !== undefined) run.calls.set(call, { ...open, cancelled: true });
 }

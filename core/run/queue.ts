@@ -8,7 +8,7 @@
  * Where another run follows at once, whoever asks a little later for the one before would never
  * be told: how the last of those ended is kept, with starts that left the queue without a run.
  */
-import { limits, type Partition, type Rejection } from "#core/base";
+import { limits, type Rejection } from "#core/base";
 import {
   type Contender,
   type Ending,
@@ -23,9 +23,9 @@ import {
 } from "#proto";
 import { tellLeft, tellStarter } from "./child.ts";
 import { type Asker, noAsker, outcomeOf } from "./close.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
-import { markTaken } from "./sender.ts";
+import { markAsker } from "./sender.ts";
 import { rememberSignal, type SignalRequest } from "./signal.ts";
 import { kept, type Run } from "./state.ts";
 
@@ -115,8 +115,7 @@ export function decideHeldSignal(
   return refuseBytes(run, doing, [payload]) ?? { kind: EventKind.signalQueued, body: { ticket, name, payload, id, from, number } };
 }
 
-type QueueKind = "startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued";
-type QueueEvent = Extract<RunEvent, { kind: (typeof EventKind)[QueueKind] }>;
+type QueueEvent = EventOf<"startQueued" | "startExpired" | "startCancelled" | "supersedeRequested" | "signalQueued">;
 
 /** `inputHash` is that of a start that is queued. */
 export function applyToQueue(run: Run, event: QueueEvent, at: { seq: number; timeMs: number }, inputHash: Uint8Array): void {
@@ -158,8 +157,9 @@ function applySupersede(run: Run, { ticket }: SupersedeRequested): void {
   if (first !== undefined) run.queue.unshift(first);
 }
 
-function applySignalQueued(run: Run, { ticket, name, payload, id, from, number }: SignalQueued, seq: number): void {
-  if (number > 0) markTaken(run, from as Partition, number);
+function applySignalQueued(run: Run, body: SignalQueued, seq: number): void {
+  const { ticket, name, payload, id } = body;
+  markAsker(run, body);
   rememberSignal(run, id);
   run.queue.find((one) => one.ticket === ticket)?.signal.push({ seq, name, payload: kept(payload), id });
 }
@@ -170,7 +170,7 @@ function applyExpired(run: Run, { ticket, budgetMs }: StartExpired): void {
 }
 
 function applyCancelled(run: Run, { ticket, reason, from, number }: StartCancelled): void {
-  if (number > 0) markTaken(run, from as Partition, number);
+  markAsker(run, { from, number });
   const message = `Start ${ticket} of ${run.run} was cancelled in the queue${reason === "" ? "" : `: ${reason}`}`;
   leave(run, ticket, RunStatus.cancelled, failureOf("CancelledError", message, { nonRetryable: true }));
 }

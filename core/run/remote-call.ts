@@ -8,19 +8,11 @@
  * runs are spread, and through every loss.
  */
 import { limits, type Partition } from "#core/base";
-import {
-  EventKind,
-  type Failure,
-  MessageKind,
-  type MethodCallAnswered,
-  type MethodCallSent,
-  type MethodCallWithdrawn,
-  type Payload,
-} from "#proto";
-import type { RunEvent } from "./event.ts";
+import { EventKind, type Failure, MessageKind, type MethodCallSent, type MethodCallWithdrawn, type Payload } from "#proto";
+import type { EventOf, RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
-import { markTaken } from "./sender.ts";
+import { closeOperation } from "./sender.ts";
 import { type EventPlace, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface MethodCallRequest {
@@ -85,15 +77,14 @@ export function decideCallWithdrawn(run: Run, { op, to, propagates }: Operation)
   return { kind: EventKind.methodCallWithdrawn, body: { op, to, number: propagates ? nextNumber(run, partitionOf(to)) : 0 } };
 }
 
-type CallKind = "methodCallSent" | "methodCallAnswered" | "methodCallWithdrawn";
-type CallEvent = Extract<RunEvent, { kind: (typeof EventKind)[CallKind] }>;
+type CallEvent = EventOf<"methodCallSent" | "methodCallAnswered" | "methodCallWithdrawn">;
 
 export function applyToRemoteCall(run: Run, event: CallEvent, at: EventPlace): void {
   switch (event.kind) {
     case EventKind.methodCallSent:
       return applySent(run, event.body, at);
     case EventKind.methodCallAnswered:
-      return applyAnswered(run, event.body);
+      return closeOperation(run, event.body);
     case EventKind.methodCallWithdrawn:
       return applyWithdrawn(run, event.body);
   }
@@ -103,11 +94,6 @@ function applySent(run: Run, { op, to, name, input, number, propagates, path }: 
   openOperation(run, at, { op, kind: EventKind.methodCallSent, name, to, propagates });
   if (number === 0) return;
   enqueue(run, partitionOf(to), { kind: MessageKind.call, op, generation: run.generation, name, payload: kept(input), path });
-}
-
-function applyAnswered(run: Run, { op, from, number }: MethodCallAnswered): void {
-  run.pending.delete(op);
-  if (number > 0) markTaken(run, from as Partition, number);
 }
 
 function applyWithdrawn(run: Run, { op, to, number }: MethodCallWithdrawn): void {

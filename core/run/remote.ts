@@ -7,16 +7,15 @@ import {
   MessageKind,
   type Payload,
   type ResultAwaited,
-  type ResultReceived,
   type ResultWaitCancelled,
   type SignalSent,
 } from "#proto";
 import { childLost, startRefused } from "./child.ts";
-import type { RunEvent } from "./event.ts";
+import type { EventOf, RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
 import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
-import { markTaken } from "./sender.ts";
+import { closeOperation } from "./sender.ts";
 import { isOpen, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface SendRequest {
@@ -72,8 +71,7 @@ function refused({ op }: Pick<Operation, "op">, from: Partition, failure: Failur
   return { kind: EventKind.resultReceived, body: { op, from, number: 0, generation: 0, status: 0, result: undefined, failure } };
 }
 
-type RemoteKind = "signalSent" | "resultAwaited" | "resultReceived" | "resultWaitCancelled";
-type RemoteEvent = Extract<RunEvent, { kind: (typeof EventKind)[RemoteKind] }>;
+type RemoteEvent = EventOf<"signalSent" | "resultAwaited" | "resultReceived" | "resultWaitCancelled">;
 
 export function applyToRemote(run: Run, event: RemoteEvent, at: { seq: number; timeMs: number }): void {
   switch (event.kind) {
@@ -82,7 +80,7 @@ export function applyToRemote(run: Run, event: RemoteEvent, at: { seq: number; t
     case EventKind.resultAwaited:
       return applyResultAwaited(run, event.body, at);
     case EventKind.resultReceived:
-      return applyResultReceived(run, event.body);
+      return closeOperation(run, event.body);
     case EventKind.resultWaitCancelled:
       return applyWaitCancelled(run, event.body);
   }
@@ -99,11 +97,6 @@ function applyResultAwaited(run: Run, { op, to, number }: ResultAwaited, at: { s
   openOperation(run, at, { op, kind: EventKind.resultAwaited, to });
   if (number === 0) return;
   enqueue(run, partitionOf(to), { kind: MessageKind.wait, op, generation: run.generation });
-}
-
-function applyResultReceived(run: Run, { op, from, number }: ResultReceived): void {
-  run.pending.delete(op);
-  if (number > 0) markTaken(run, from as Partition, number);
 }
 
 function applyWaitCancelled(run: Run, { op, to }: ResultWaitCancelled): void {

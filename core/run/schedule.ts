@@ -22,24 +22,20 @@ import {
   type ScheduleState,
   type ScheduleTriggered,
 } from "#proto";
-import type { RunEvent } from "./event.ts";
-import { enqueue, partitionOf } from "./outbox.ts";
-import type { Run } from "./state.ts";
+import { askToEnd } from "./child.ts";
+import type { EventOf, RunEvent } from "./event.ts";
+import { kept, type Run } from "./state.ts";
 
-export type ScheduleEvent = Extract<
-  RunEvent,
-  {
-    kind:
-      | typeof EventKind.scheduleCreated
-      | typeof EventKind.scheduleUpdated
-      | typeof EventKind.schedulePaused
-      | typeof EventKind.scheduleResumed
-      | typeof EventKind.scheduleFired
-      | typeof EventKind.scheduleMissed
-      | typeof EventKind.scheduleTriggered
-      | typeof EventKind.scheduleBackfilled
-      | typeof EventKind.scheduleDeleted;
-  }
+export type ScheduleEvent = EventOf<
+  | "scheduleCreated"
+  | "scheduleUpdated"
+  | "schedulePaused"
+  | "scheduleResumed"
+  | "scheduleFired"
+  | "scheduleMissed"
+  | "scheduleTriggered"
+  | "scheduleBackfilled"
+  | "scheduleDeleted"
 >;
 
 /** Whether the event is one that only a schedule has. */
@@ -106,10 +102,8 @@ function applyCreated(run: Run, body: ScheduleCreated, at: { readonly seq: numbe
 
 /** Bytes to keep, of what may be a view of a larger message. */
 function keptConfig(config: ScheduleConfig | undefined): ScheduleConfig | undefined {
-  const input = config?.action?.input;
-  if (config?.action === undefined || input === undefined) return config;
-  const ref = input.ref === undefined ? undefined : { ...input.ref, sha256: input.ref.sha256.slice() };
-  return { ...config, action: { ...config.action, input: { data: input.data.slice(), ref } } };
+  if (config?.action === undefined) return config;
+  return { ...config, action: { ...config.action, input: kept(config.action.input) } };
 }
 
 /** What the instant has come to; its start, where it has one at once, is the next event. */
@@ -132,9 +126,7 @@ function endLive(run: Run, { config }: ScheduleState, instance: string): void {
   const kind = config?.policy?.overlap === OverlapPolicy.terminateOther ? MessageKind.terminate : MessageKind.cancel;
   const reason = `its schedule is to start ${instance}`;
   // A schedule has no operations but the runs that it started and that have not ended.
-  for (const o of run.pending.values()) {
-    enqueue(run, partitionOf(o.to), { kind, op: o.op, generation: run.generation, child: o.op, reason });
-  }
+  for (const o of run.pending.values()) askToEnd(run, o, { kind, reason });
 }
 
 function applyMissed(schedule: ScheduleState, { count: missed, next }: ScheduleMissed): void {
@@ -155,7 +147,7 @@ function applyDeleted(run: Run, { reason }: ScheduleDeleted, timeMs: number): vo
   run.schedule = undefined;
 }
 
-type StartEvent = Extract<RunEvent, { kind: (typeof EventKind)["childSpawned" | "childStarted" | "childEnded" | "cancelSent"] }>;
+type StartEvent = EventOf<"childSpawned" | "childStarted" | "childEnded" | "cancelSent">;
 
 /** What the run of an instant comes to, where it is a schedule that spawned it. */
 export function applyStartOfSchedule(run: Run, event: StartEvent): void {

@@ -1,9 +1,9 @@
 /** Signals: buffered in order, each taken by one wait. */
-import { limits, type Partition, type Rejection } from "#core/base";
+import { limits, type Rejection } from "#core/base";
 import { EventKind, type SignalAwaited, type SignalReceived } from "#proto";
 import { refuseUnlessLive } from "./close.ts";
 import type { RunEvent } from "./event.ts";
-import { markTaken } from "./sender.ts";
+import { markAsker } from "./sender.ts";
 import { type EventPlace, openOperation, type Run } from "./state.ts";
 
 /** What a client sends. */
@@ -16,17 +16,8 @@ export function decideSignal(run: Run, body: SignalReceived): RunEvent | "duplic
   return refuseUnlessLive(run, "signal") ?? { kind: EventKind.signalReceived, body };
 }
 
-export function applyToSignal(
-  run: Run,
-  event: Extract<RunEvent, { kind: (typeof EventKind)["signalReceived" | "signalAwaited"] }>,
-  at: EventPlace,
-): void {
-  if (event.kind === EventKind.signalReceived) applySignalReceived(run, event.body);
-  else applySignalAwaited(run, event.body, at);
-}
-
-function applySignalReceived(run: Run, body: SignalReceived): void {
-  if (body.number > 0) markTaken(run, body.from as Partition, body.number);
+export function applySignalReceived(run: Run, body: SignalReceived): void {
+  markAsker(run, body);
   rememberSignal(run, body.id);
   for (const o of run.pending.values()) {
     if (o.kind === EventKind.signalAwaited && o.name === body.name) {
@@ -44,7 +35,7 @@ export function rememberSignal(run: Run, id: string): void {
   if (run.signalIds.length > limits.signalIdsKept) run.signalIds.shift();
 }
 
-function applySignalAwaited(run: Run, body: SignalAwaited, at: EventPlace): void {
+export function applySignalAwaited(run: Run, body: SignalAwaited, at: EventPlace): void {
   run.nextOp = body.op + 1;
   const waiting = run.unclaimed.get(body.name) ?? 0;
   if (waiting > 0) {

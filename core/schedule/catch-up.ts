@@ -19,12 +19,16 @@ export interface Clockwork {
 }
 
 /** The first instant after `afterMs`. */
-export function coming({ spec, zones, id }: Clockwork, afterMs: number): Coming | undefined {
-  const next = nextFire(spec, zones, afterMs);
+export function coming(clockwork: Clockwork, afterMs: number): Coming | undefined {
+  const next = nextFire(clockwork.spec, clockwork.zones, afterMs);
   if (next === undefined) return undefined;
-  const { atMs } = next;
+  return { atMs: next.atMs, dueMs: dueMsOf(clockwork, next.atMs) };
+}
+
+/** When the start for instant `atMs` is due: with its jitter, which ends before the next instant. */
+export function dueMsOf({ spec, zones, id }: Clockwork, atMs: number): number {
   const following = spec.jitterMs > 0 ? nextFire(spec, zones, atMs)?.atMs : undefined;
-  return { atMs, dueMs: atMs + jitterOf(spec, id, atMs, following) };
+  return atMs + jitterOf(spec, id, atMs, following);
 }
 
 /** Instants in a row that were missed. */

@@ -93,6 +93,9 @@ function nextChange(place: Place, { after, until, offset }: Stretch): number | u
 
 const isFixed = (zone: string) => zone === "" || zone === "UTC";
 
+/** Whether this machine can tell the time in it. */
+export const knowsZone = (zones: ZoneReader, zone: string, atMs: number) => isFixed(zone) || zones.offsetMs(zone, atMs) !== undefined;
+
 function offsetAt({ zones, zone }: Place, atMs: number): number {
   const offset = isFixed(zone) ? 0 : zones.offsetMs(zone, atMs);
   if (offset === undefined) throw new RangeError(`Cannot tell the time in zone ${zone}: this machine does not know it`);

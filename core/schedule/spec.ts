@@ -2,7 +2,7 @@
 import { limits, Prng, seedOf, type ZoneReader } from "#core/base";
 import { RepeatedTime, type ScheduleSpec, SkippedTime } from "#proto";
 import { type Cron, parseCron } from "./cron.ts";
-import { type Instant, nextInstant } from "./local-time.ts";
+import { type Instant, knowsZone, nextInstant } from "./local-time.ts";
 
 const parsed = (text: string): Cron => {
   const cron = parseCron(text);
@@ -10,11 +10,23 @@ const parsed = (text: string): Cron => {
   return cron;
 };
 
+/** A specification is asked for many instants in a row, and reading an expression costs more than its next time does. */
+const known = new WeakMap<ScheduleSpec, readonly Cron[]>();
+
+function cronsOf(spec: ScheduleSpec): readonly Cron[] {
+  let crons = known.get(spec);
+  if (crons === undefined) {
+    crons = spec.cron.map(parsed);
+    known.set(spec, crons);
+  }
+  return crons;
+}
+
 /** The first instant after `afterMs` at which the schedule fires, without jitter. Undefined: it never does again. */
 export function nextFire(spec: ScheduleSpec, zones: ZoneReader, afterMs: number): Instant | undefined {
   const after = Math.max(afterMs, spec.fromMs - 1);
   const found = [intervalAfter(spec, after), onceAfter(spec, after)];
-  for (const text of spec.cron) found.push(nextInstant(parsed(text), { ...spec, zones }, after));
+  for (const cron of cronsOf(spec)) found.push(nextInstant(cron, { ...spec, zones }, after));
   const first = found.reduce((a, b) => (a === undefined || (b !== undefined && b.atMs < a.atMs) ? b : a), undefined);
   return first === undefined || (spec.untilMs > 0 && first.atMs >= spec.untilMs) ? undefined : first;
 }
@@ -61,8 +73,7 @@ export function specProblem(spec: ScheduleSpec, zones: ZoneReader, nowMs: number
     const found = parseCron(text);
     if ("problem" in found) return `cron expression "${text}" can't be used: ${found.problem}`;
   }
-  if (zone !== "" && zones.offsetMs(zone, nowMs) === undefined)
-    return `there is no time zone ${zone}; want an IANA name, such as Europe/Berlin`;
+  if (!knowsZone(zones, zone, nowMs)) return `there is no time zone ${zone}; want an IANA name, such as Europe/Berlin`;
   if (everyMs > 0 && everyMs < limits.scheduleIntervalMsMin) {
     return `its interval has ${everyMs} ms, at least ${limits.scheduleIntervalMsMin} are needed`;
   }

@@ -23,7 +23,7 @@ import {
 import { applyChange } from "./changes.ts";
 import type { ShardContext } from "./context.ts";
 import { encodeHeader } from "./header.ts";
-import type { LiveRun } from "./live-run.ts";
+import { isInUse, type LiveRun } from "./live-run.ts";
 import { recoverFacts } from "./message-facts.ts";
 import { leaveWorker } from "./outcome.ts";
 
@@ -157,8 +157,7 @@ function settlesSilently(live: LiveRun): boolean {
 }
 
 function mayLeave(ctx: ShardContext, live: LiveRun): boolean {
-  if (live.inFlight || live.tasks.size > 0 || live.waiters.length > 0 || live.callers.size > 0 || live.queries.length > 0) return false;
-  if (live.undelivered.length > 0 || ctx.unassigned.has(live)) return false;
+  if (isInUse(live) || live.undelivered.length > 0 || ctx.unassigned.has(live)) return false;
   // Its consumers have left, and may come back; that is soon known.
   if (isOpen(live.run) && isConnected(live.run)) return false;
   return attentionMs(live.run) >= ctx.horizonMs;
@@ -205,8 +204,7 @@ function recoverEvent(ctx: ShardContext, index: number, bytes: Uint8Array): Live
   }
   if (decoded !== undefined) {
     const isStart = decoded.kind === EventKind.runStarted || decoded.kind === EventKind.startQueued;
-    const isKeyed = isStart && decoded.body.idempotencyKey !== "";
-    const hash = isKeyed ? ctx.inputHash(decoded.body.type, decoded.body.input) : noBytes;
+    const hash = isStart ? ctx.inputHash(decoded.body) : noBytes;
     applyEvent(live.run, decoded, { seq: event.seq, timeMs: event.timeMs }, hash);
   }
   recovered(ctx, live, index);

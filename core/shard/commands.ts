@@ -1,5 +1,5 @@
 /** What clients ask for. */
-import { asSeq, assert, limits, noBytes, type Rejection, type RequestId, runPartition } from "#core/base";
+import { asSeq, assert, limits, type Rejection, type RequestId, runPartition } from "#core/base";
 import {
   decideCancel,
   decideHeldSignal,
@@ -67,7 +67,7 @@ function onStart(ctx: ShardContext, request: RequestId, identity: Identity, comm
     return reject(ctx, request, { reject: "BUFFER_FULL", message, retryAfterMs: 1000 });
   }
   const live = ctx.findOrCreate(runPartition(command.run));
-  const inputHash = command.idempotencyKey === "" ? noBytes : ctx.inputHash(command.type, command.input);
+  const inputHash = ctx.inputHash(command);
   const decision = decideStart(live.run, command, inputHash);
   if ("reject" in decision) return reject(ctx, request, decision, live);
   if ("attach" in decision) {

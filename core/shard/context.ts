@@ -40,7 +40,7 @@ import {
 } from "#core/base";
 import { ReadyQueue, WorkerPool } from "#core/dispatch";
 import { appendEvent, PartitionChain } from "#core/merkle";
-import { applyEvent, emptyRun, encodeBody, hasGuest, isForGuest, loadRun, type RunEvent, stateFormat } from "#core/run";
+import { applyEvent, emptyRun, encodeBody, hasGuest, isForGuest, loadRun, type RunEvent, type StartRequest, stateFormat } from "#core/run";
 import {
   decodeRunState,
   encodeLeaseGranted,
@@ -49,7 +49,6 @@ import {
   encodeShardChange,
   fromBytes,
   type IdentityInit,
-  type Payload,
   type ShardChange,
   toBytes,
   Writer,
@@ -370,8 +369,9 @@ export class ShardContext {
     this.options.log.end();
   }
 
-  /** Hash of what an idempotent start must repeat. */
-  inputHash(type: string, input: Payload | undefined): Uint8Array {
+  /** Hash of what a start with an idempotency key must repeat; empty where it has none. */
+  inputHash({ idempotencyKey, type, input }: Pick<StartRequest, "idempotencyKey" | "type" | "input">): Uint8Array {
+    if (idempotencyKey === "") return noBytes;
     const out = new Uint8Array(32);
     const w = new Writer(256);
     w.text(10, type);

@@ -9,7 +9,7 @@
 import { type Effect, limits, type Partition, type Rejection } from "#core/base";
 import { decideExpiry, type Expiry } from "#core/run";
 import type { ShardContext } from "./context.ts";
-import type { LiveRun } from "./live-run.ts";
+import { isInUse } from "./live-run.ts";
 import { findNow } from "./reading.ts";
 import { arm } from "./timers.ts";
 
@@ -29,7 +29,7 @@ export function expire(ctx: ShardContext, due: readonly DueHistory[], nowMs: num
   ctx.begin(nowMs);
   for (const { partition, ...expiry } of due.slice(0, limits.expiredRunsMax)) {
     const live = ctx.owns(partition) ? findNow(ctx, partition) : undefined;
-    if (live === undefined || live === "unreadable" || isInUse(live)) continue;
+    if (live === undefined || live === "unreadable" || live.session !== undefined || isInUse(live)) continue;
     const { size, peaks } = live.chain.head();
     const event = decideExpiry(live.run, expiry, { nowMs: ctx.nowMs, peaks });
     if (event !== undefined) ctx.append(live, event, ctx.core(size - 1));
@@ -38,12 +38,3 @@ export function expire(ctx: ShardContext, due: readonly DueHistory[], nowMs: num
   arm(ctx);
   return ctx.effects;
 }
-
-/** It is built or asked on a worker, or somebody waits for it. */
-const isInUse = (live: LiveRun) =>
-  live.session !== undefined ||
-  live.inFlight ||
-  live.tasks.size > 0 ||
-  live.waiters.length > 0 ||
-  live.callers.size > 0 ||
-  live.queries.length > 0;

@@ -106,3 +106,7 @@ export class LiveRun {
     this.appliedIndex = appliedIndex;
   }
 }
+
+/** A worker has something to do for it, or somebody waits for it. */
+export const isInUse = ({ inFlight, tasks, waiters, callers, queries }: LiveRun): boolean =>
+  inFlight || tasks.size > 0 || waiters.length > 0 || callers.size > 0 || queries.length > 0;

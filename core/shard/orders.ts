@@ -2,9 +2,9 @@
  * Starts, cancellations and terminations that other partitions ask for: decided as a client's are,
  * and answered by messages.
  */
-import { limits, noBytes, type Partition, type Reason } from "#core/base";
-import { decideEnd, decideStart, startOf } from "#core/run";
-import { type Message, MessageKind, RunStatus } from "#proto";
+import { limits, type Partition, type Reason } from "#core/base";
+import { decideEnd, decideStart, findStart, startOf } from "#core/run";
+import { type Message, MessageKind } from "#proto";
 import { beginStart, startNext } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
@@ -28,7 +28,7 @@ function takeStart(ctx: ShardContext, live: LiveRun, from: Partition, message: M
   if (ctx.ready.size >= limits.readyTasksMax) return { retryMs: busyRetryMs };
   const request = startOf(from, message);
   if (typeof request === "string") return { refusal: request, of: 0 };
-  const inputHash = request.idempotencyKey === "" ? noBytes : ctx.inputHash(request.type, request.input);
+  const inputHash = ctx.inputHash(request);
   const decision = decideStart(live.run, request, inputHash);
   if ("reject" in decision) return { refusal: decision.reject, of: 0 };
   if ("attach" in decision) return attached(live, decision);
@@ -37,10 +37,10 @@ function takeStart(ctx: ShardContext, live: LiveRun, from: Partition, message: M
 }
 
 /** Only the newest run can still tell how it ends. */
-function attached(live: LiveRun, { attach, ticket }: { readonly attach: number; readonly ticket: number }): OrderTaken {
-  const { run } = live;
-  if (run.queue.some((one) => one.ticket === ticket)) return { refusal: "RUN_QUEUED", of: 0 };
-  if (attach !== run.generation || run.status === RunStatus.unspecified) return { refusal: "RUN_CLOSED", of: 0 };
+function attached({ run }: LiveRun, { attach, ticket }: { readonly attach: number; readonly ticket: number }): OrderTaken {
+  const found = findStart(run, { ticket, generation: attach })?.kind;
+  if (found === "queued") return { refusal: "RUN_QUEUED", of: 0 };
+  if (found !== "newest") return { refusal: "RUN_CLOSED", of: 0 };
   return run.awaiters.size >= limits.awaitersMax ? { refusal: "BUFFER_FULL", of: 0 } : { refusal: undefined, of: attach };
 }
 

@@ -8,7 +8,7 @@
  */
 import { bytesEqual, instanceOf, limits, noBytes, type RequestId, schedulePartition } from "#core/base";
 import { decideSpawn, isLive, mayStartNext, scheduleDueMs } from "#core/run";
-import { type Clockwork, catchUp, coming, decideOverlap, fires, type Overlap, specProblem } from "#core/schedule";
+import { type Clockwork, catchUp, coming, decideOverlap, fires, knowsZone, type Overlap, specProblem } from "#core/schedule";
 import {
   EventKind,
   encodeScheduleConfig,
@@ -21,6 +21,7 @@ import {
   type ScheduleCreation,
   type ScheduleNext,
   type ScheduleReply,
+  type ScheduleSpec,
   type ScheduleState,
   toBytes,
 } from "#proto";
@@ -68,7 +69,7 @@ export function onScheduleDue(ctx: ShardContext, live: LiveRun): void {
   const { next, paused, config } = schedule;
   if (paused || next === undefined || next.atMs === 0 || next.dueMs > ctx.nowMs || config?.spec === undefined) return;
   const clockwork = clockworkOf(ctx, live, config.spec);
-  if (!knowsZone(ctx, config.spec.zone)) return remind(ctx, live, "schedule", ctx.nowMs + limits.scheduleRetryMs);
+  if (!isZoneKnown(ctx, config.spec)) return remind(ctx, live, "schedule", ctx.nowMs + limits.scheduleRetryMs);
   const caught = catchUp(clockwork, next, { nowMs: ctx.nowMs, windowMs: config.policy?.catchUpMs ?? 0 });
   const cause = ctx.core(live.run.firstSeq);
   if (caught.missed !== undefined) {
@@ -82,7 +83,7 @@ export function onScheduleDue(ctx: ShardContext, live: LiveRun): void {
 }
 
 /** A zone may be unknown on one machine and known on the next: a schedule waits for that, and nothing is lost but time. */
-const knowsZone = (ctx: ShardContext, zone: string) => zone === "" || zone === "UTC" || ctx.zones.offsetMs(zone, ctx.nowMs) !== undefined;
+const isZoneKnown = (ctx: ShardContext, { zone }: ScheduleSpec) => knowsZone(ctx.zones, zone, ctx.nowMs);
 
 /** What an instant comes to that is due now. */
 function outcomeNow({ run: { schedule, pending } }: LiveRun): InstantOutcome {
@@ -194,7 +195,7 @@ function update(ctx: ShardContext, live: LiveRun, identity: Identity, config: Sc
 function resume(ctx: ShardContext, live: LiveRun, identity: Identity, reason: string): Partial<ScheduleReply> | string {
   const { schedule } = live.run;
   if (schedule?.paused !== true) return {};
-  if (schedule.config?.spec === undefined || !knowsZone(ctx, schedule.config.spec.zone)) return "this node does not know its time zone";
+  if (schedule.config?.spec === undefined || !isZoneKnown(ctx, schedule.config.spec)) return "this node does not know its time zone";
   const next = nextOf(coming(clockworkOf(ctx, live, schedule.config.spec), ctx.nowMs));
   ctx.append(live, { kind: EventKind.scheduleResumed, body: { reason, next } }, identity);
   return {};
@@ -219,7 +220,7 @@ function backfill(
 ): Partial<ScheduleReply> | string {
   const { schedule } = live.run;
   const spec = schedule?.config?.spec;
-  if (schedule === undefined || spec === undefined || !knowsZone(ctx, spec.zone)) return "this node does not know its time zone";
+  if (schedule === undefined || spec === undefined || !isZoneKnown(ctx, spec)) return "this node does not know its time zone";
   if (toMs <= fromMs) return "the time to fill ends before it begins";
   if (toMs > ctx.nowMs) return "the time to fill ends in the future";
   const max = limits.scheduleWaitingMax - schedule.waiting.length;

@@ -228,9 +228,9 @@ export function adoptHeld(ctx: ShardContext, session: Session<LiveRun>, from: Sh
   }
 }
 
-function findClaim(ctx: ShardContext, token: TaskToken) {
+function findRun(ctx: ShardContext, token: TaskToken): LiveRun | undefined {
   const partition = partitionOfToken(token);
-  return partition === undefined ? undefined : claimOf(ctx, ctx.find(partition), token);
+  return partition && ctx.find(partition);
 }
 
 function claimOf(ctx: ShardContext, live: LiveRun | undefined, token: TaskToken): { live: LiveRun; o: Operation } | undefined {
@@ -248,17 +248,12 @@ export function onTaskDone(ctx: ShardContext, sessionId: SessionId, message: Tas
   const session = ctx.pool.sessions.get(sessionId);
   const key = taskKey(token.run, token);
   session?.capacity.release(key);
-  noteStopped(ctx, token, key);
-  const found = findClaim(ctx, token);
+  const live = findRun(ctx, token);
+  // A task that was given up has ended: where an unwind waited for that, it goes on.
+  if (live?.stopping.delete(key) && live.run.status === RunStatus.compensating) ctx.touch(live);
+  const found = claimOf(ctx, live, token);
   if (found !== undefined) commitResult(ctx, found.live, found.o, message, session);
   if (session !== undefined) feed(ctx, session);
-}
-
-/** A task that was given up has ended: where an unwind waited for that, it goes on. */
-function noteStopped(ctx: ShardContext, token: TaskToken, key: string): void {
-  const partition = partitionOfToken(token);
-  const live = partition === undefined ? undefined : ctx.runs.get(partition);
-  if (live?.stopping.delete(key) && live.run.status === RunStatus.compensating) ctx.touch(live);
 }
 
 function commitResult(ctx: ShardContext, live: LiveRun, o: Operation, message: TaskDone, session: Session<LiveRun> | undefined): void {
@@ -306,7 +301,7 @@ function loseAttempt(ctx: ShardContext, live: LiveRun, o: Operation): void {
 
 export function onHeartbeat(ctx: ShardContext, sessionId: SessionId, message: Heartbeat): void {
   const { token } = message;
-  const found = token === undefined ? undefined : findClaim(ctx, token);
+  const found = token && claimOf(ctx, findRun(ctx, token), token);
   const task = found?.live.tasks.get(found.o.op);
   const session = ctx.pool.sessions.get(sessionId);
   // After a change of leaders this is how the new one learns who executes it.

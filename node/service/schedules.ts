@@ -1,6 +1,6 @@
 /** What is asked of schedules, checked; and previews, which need no shard. */
-import { HopError, instanceOf, limits, type RunId } from "#core/base";
-import { fires, jitterOf, nextFire, specProblem } from "#core/schedule";
+import { HopError, instanceOf, limits } from "#core/base";
+import { dueMsOf, fires, specProblem } from "#core/schedule";
 import type { Command } from "#core/shard";
 import {
   decodeScheduleAction,
@@ -72,7 +72,7 @@ export function preview({ spec, schedule, afterMs, count }: PreviewRequest, nowM
   if (spec === undefined || problem !== undefined) throw new HopError("BAD_REQUEST", `Cannot preview a schedule: ${problem}`);
   if (count > previewMax) throw bad("preview a schedule", "count", `is ${count}, want at most ${previewMax}`);
   const instant = fires(spec, zones, from, count === 0 ? previewDefault : count).map(({ atMs, change = "" }) => {
-    const dueMs = atMs + jitterOf(spec, schedule as RunId, atMs, spec.jitterMs === 0 ? undefined : nextFire(spec, zones, atMs)?.atMs);
+    const dueMs = dueMsOf({ spec, zones, id: schedule }, atMs);
     const aheadMs = spec.zone === "" ? 0 : (zones.offsetMs(spec.zone, atMs) ?? 0);
     return { atMs, dueMs, aheadMs: Math.abs(aheadMs), behind: aheadMs < 0, change };
   });

@@ -81,6 +81,9 @@ export class EventLog {
       case p.CommandKind.awaitResult:
         this.add(EventKind.resultAwaited, p.encodeResultAwaited, { op, to: command.to ?? "", number: 1 });
         return;
+      case p.CommandKind.answerCall:
+        this.add(EventKind.methodAnswered, p.encodeMethodAnswered, { call: op, result: payload, failure });
+        return;
       case p.CommandKind.compensate:
         this.add(EventKind.compensationRegistered, p.encodeCompensationRegistered, {
           op,

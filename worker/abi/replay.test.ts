@@ -45,6 +45,11 @@ const undo = (op: number, trigger = 0): CommandInit => ({
   trigger,
   payload: { data: json(5) },
 });
+const answer = (number: number, value: unknown): CommandInit => ({
+  kind: CommandKind.answerCall,
+  op: number,
+  payload: { data: json(value) },
+});
 const takeBack = (op: number): CommandInit => ({ kind: CommandKind.withdrawCompensation, op });
 const complete = (value: unknown): CommandInit => ({ kind: CommandKind.complete, payload: { data: json(value) } });
 const fail = (message: string): CommandInit => ({ kind: CommandKind.fail, failure: { type: "Error", message, stack: "at x" } });
@@ -220,6 +225,24 @@ describe("a replay that diverges names both operations", () => {
       [complete(1)],
       [fail("no")],
       "The end of the run diverged: history (event 1) has the run's end with result 1, the code asked for the run's failure with Error: no (bundle abc123def456). ",
+    ],
+    [
+      "another answer to a call",
+      [answer(3, "yes")],
+      [answer(3, "no")],
+      'The answer to method call 3 diverged: history (event 1) has the answer to method call 3 with result "yes", the code asked for the answer to method call 3 with result "no" (bundle abc123def456). ',
+    ],
+    [
+      "a step in place of an answer",
+      [answer(3, "yes")],
+      [charge(1)],
+      'The answer to method call 3 diverged: history (event 1) has the answer to method call 3 with result "yes", the code asked for activity "charge" with input {"amount":5} (bundle abc123def456). ',
+    ],
+    [
+      "an answer in place of the end",
+      [complete(1)],
+      [answer(3, "yes")],
+      'The end of the run diverged: history (event 1) has the run\'s end with result 1, the code asked for the answer to method call 3 with result "yes" (bundle abc123def456). ',
     ],
   ];
   for (const [what, was, is, problem] of cases) {

@@ -61,12 +61,10 @@ export class ReplayCheck {
   }
 
   private problem(recorded: Asked, command: CommandInit | undefined): string {
-    const op = "op" in recorded ? recorded.op : (command?.op ?? 0);
-    const where = op > 0 ? `Operation ${op} diverged` : "The end of the run diverged";
     const had = describeRecorded(recorded, command);
     const got = command === undefined ? "asked for nothing more" : `asked for ${describeCommand(command, recorded)}`;
     return (
-      `${where}: history (event ${recorded.seq}) has ${had}, the code ${got} (bundle ${this.bundle.slice(0, 12)}). ` +
+      `${partOf(recorded, command)} diverged: history (event ${recorded.seq}) has ${had}, the code ${got} (bundle ${this.bundle.slice(0, 12)}). ` +
       "Deploy code that asks for the recorded operations in their order and retry the run on it, or retry it on the bundle it ran on"
     );
   }
@@ -74,6 +72,14 @@ export class ReplayCheck {
 
 function isEnd(op: Asked): boolean {
   return op.kind === "complete" || op.kind === "fail" || op.kind === "cancelled";
+}
+
+/** What diverged. An answer has the number of its call, and none of an operation. */
+function partOf(recorded: Asked, command: CommandInit | undefined): string {
+  if (recorded.kind === "answer-call") return `The answer to method call ${recorded.call}`;
+  if ("op" in recorded) return `Operation ${recorded.op}`;
+  const op = command?.kind === CommandKind.answerCall ? 0 : (command?.op ?? 0);
+  return op > 0 ? `Operation ${op}` : "The end of the run";
 }
 
 function agree(recorded: Asked, command: CommandInit): boolean {

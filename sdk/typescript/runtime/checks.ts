@@ -61,8 +61,11 @@ export function checkDuration(what: string, ms: unknown): number {
   if (typeof ms !== "number" || Number.isNaN(ms)) throw new TypeError(`${what} must be a number of milliseconds, got ${describe(ms)}`);
   if (!Number.isFinite(ms)) throw new RangeError(`${what} must be finite, got ${ms}`);
   if (ms > timerMsMax) throw new RangeError(`${what} is ${ms} ms, at most 100 years (${timerMsMax} ms) are allowed`);
-  return ms <= 0 ? 0 : Math.ceil(ms);
+  return wholeMs(ms);
 }
+
+/** As history keeps a duration, which has no sign: rounded up, from 0 to the longest; what is no number is 0. */
+export const wholeMs = (ms: number): number => (ms > 0 ? Math.min(Math.ceil(ms), timerMsMax) : 0);
 
 /** UTF-8 bytes of a reason. */
 const textBytesMax = 4096;

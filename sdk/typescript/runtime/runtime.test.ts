@@ -1,6 +1,6 @@
 /** The package outside of a sandbox, its checks, and the types it gives. */
 import { expect, test } from "bun:test";
-import { checkAddress, checkDuration, timerMsMax, utf8Bytes } from "./checks.ts";
+import { checkAddress, checkDuration, timerMsMax, utf8Bytes, wholeMs } from "./checks.ts";
 import * as runtime from "./index.ts";
 import {
   type Activities,
@@ -66,6 +66,7 @@ test("durations are whole milliseconds, never early", () => {
   for (const ms of [Number.NaN, "1", undefined, null, {}, 1n]) expect(() => checkDuration("x", ms)).toThrow(TypeError);
   for (const ms of [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, timerMsMax + 1])
     expect(() => checkDuration("x", ms)).toThrow(RangeError);
+  expect([Number.NaN, Number.NEGATIVE_INFINITY, -5, 0.1, Number.POSITIVE_INFINITY].map(wholeMs)).toEqual([0, 0, 0, 1, timerMsMax]);
 });
 
 test("an address is namespace:instance, or an instance alone", () => {

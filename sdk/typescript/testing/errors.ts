@@ -1,5 +1,14 @@
 /** What the test kit throws. Each message says what was tried, and what is to be done. */
-export { HopError, MethodFailedError, RemoteError, WorkflowFailedError } from "#sdk/client/errors";
+export {
+  errorOf,
+  HopError,
+  InstanceLiveError,
+  MethodFailedError,
+  RemoteError,
+  RunNotFoundError,
+  WorkflowFailedError,
+  WorkflowNotDeployedError,
+} from "#sdk/client/errors";
 
 /** The run will not end: what it waits for never happens. */
 export class RunStuckError extends Error {

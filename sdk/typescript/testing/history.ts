@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { toHex } from "#core/base";
+import { decodeBody, type RunEvent } from "#core/run";
 import { decodeChunkYielded, decodeEvent, decodeRunStarted, EventKind, fromBytes, type Payload } from "#proto";
 
 const format = "hopskip-history/1";
@@ -36,7 +37,7 @@ export class History {
     this.blobs = blobs;
   }
 
-  /** One line for each event: what it is, and which operation it is about. */
+  /** One line for each event: what it is, and which operation, or call of a method, it is about. */
   lines(): string[] {
     return this.events.map(eventLine);
   }
@@ -96,10 +97,14 @@ const kindNames = new Map(Object.entries(EventKind).map(([name, number]) => [num
 /** `3 activityScheduled #1` */
 export function eventLine(bytes: Uint8Array): string {
   const { seq, kind, payload } = fromBytes(decodeEvent, bytes);
-  const name = kindNames.get(kind) ?? `kind ${kind}`;
-  // Operations are the first field of what concerns them.
-  const op = kind >= EventKind.activityScheduled && kind < EventKind.bundleDeployed && payload[0] === 8 ? ` #${payload[1]}` : "";
-  return `${seq} ${name}${op}`;
+  const number = numberOf(decodeBody(kind, payload));
+  return `${seq} ${kindNames.get(kind) ?? `kind ${kind}`}${number === undefined ? "" : ` #${number}`}`;
+}
+
+function numberOf(event: RunEvent | undefined): number | undefined {
+  if (event === undefined) return undefined;
+  if ("op" in event.body) return event.body.op;
+  return "call" in event.body ? event.body.call : undefined;
 }
 
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64");

@@ -7,11 +7,14 @@ export {
   ActivityStuckError,
   CrashError,
   HopError,
+  InstanceLiveError,
   MethodFailedError,
   RemoteError,
   ReplayDivergedError,
+  RunNotFoundError,
   RunStuckError,
   WorkflowFailedError,
+  WorkflowNotDeployedError,
 } from "./errors.ts";
 export { History, type HistoryFile } from "./history.ts";
 export type {

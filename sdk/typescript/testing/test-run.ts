@@ -3,7 +3,7 @@ import { noBytes, type Reply, type RunId, toHex } from "#core/base";
 import type { Command } from "#core/shard";
 import { RunStatus, runStatusNames } from "#proto";
 import type { Driver } from "./driver.ts";
-import { HopError, MethodFailedError, RunStuckError, WorkflowFailedError } from "./errors.ts";
+import { errorOf, type HopError, MethodFailedError, RunStuckError, WorkflowFailedError } from "./errors.ts";
 import { History } from "./history.ts";
 import type { Outcome, RunStatusName } from "./options.ts";
 import type { VirtualCore } from "./virtual-core.ts";
@@ -206,6 +206,7 @@ function outcomeOf<Output>({ outcome }: Extract<Reply, { kind: "outcome" }>): Ou
 }
 
 export function refusalOf(reply: Reply): HopError {
-  if (reply.kind !== "rejected") return new HopError("INTERNAL", `Core answered ${reply.kind}`);
-  return new HopError(reply.rejection.reject, reply.rejection.message);
+  if (reply.kind !== "rejected") return errorOf("INTERNAL", `Core answered ${reply.kind}`);
+  const { reject, message, retryAfterMs = 0 } = reply.rejection;
+  return errorOf(reject, message, { retryAfterMs });
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { buildOnce } from "../../../worker/host/v8/v8-fixture.ts";
-import { type EnvironmentOptions, type MockContext, TestEnvironment } from "./index.ts";
+import { type EnvironmentOptions, InstanceLiveError, type MockContext, TestEnvironment } from "./index.ts";
 
 buildOnce();
 type Workflows = typeof import("./workflows-fixture.ts");
@@ -144,6 +144,13 @@ describe("a run", () => {
     expect(await result).toBe("yes");
   });
 
+  test("whose name is taken is refused as the client refuses it", async () => {
+    const env = await environment();
+    await env.start("parcel", undefined, { instance: "p" });
+    const refused = env.start("parcel", undefined, { instance: "p", contention: "reject" });
+    expect(await refused.catch((error: unknown) => error)).toBeInstanceOf(InstanceLiveError);
+  });
+
   test("tells and awaits others", async () => {
     const env = await environment();
     await env.start("parcel", undefined, { instance: "p" });
@@ -186,7 +193,7 @@ describe("a run", () => {
   test("of an unknown type is refused with those there are", async () => {
     const env = await environment();
     await expect(env.start("nowhere" as never)).rejects.toThrow(
-      'There is no workflow "nowhere": the workflow files export cleanup, fails, line, order',
+      'There is no workflow "nowhere": the workflow files export cleanup, fails, line, naps',
     );
   });
 });
@@ -199,6 +206,14 @@ describe("replay", () => {
     await env.replay(history as never);
     await env.fresh().replay(JSON.parse(JSON.stringify(history)) as never);
     expect(history?.lines().slice(0, 4)).toEqual(["0 runStarted", "1 timerStarted #1", "2 timerStarted #2", "3 activityScheduled #3"]);
+  });
+
+  test("of a long history names each operation by its whole number", async () => {
+    const env = await environment();
+    const run = await env.start("naps", 300);
+    expect(await run.result()).toBe(300);
+    const lines = run.history().lines();
+    expect(lines.slice(300, 302)).toEqual(["300 timerStarted #300", "301 timerFired #1"]);
   });
 
   test("of another code's history names both operations", async () => {

@@ -75,6 +75,11 @@ export const line = durable(async (to: string) => {
   return resultOf<{ item: string }>(to);
 });
 
+export const naps = durable(async (count: number) => {
+  await Promise.all(Array.from({ length: count }, () => sleep(1000)));
+  return count;
+});
+
 export const fails = durable(async () => {
   console.log("about to fail");
   throw new RangeError("no such luck");

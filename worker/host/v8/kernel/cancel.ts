@@ -6,7 +6,7 @@ import { askChildren } from "./children.ts";
 import { within } from "./context.ts";
 import { actingRun, leaveQueue } from "./operations.ts";
 import type { Run } from "./run.ts";
-import { currentScope, isCancelled, reaches, Scope } from "./scope.ts";
+import { cancelledBy, currentScope, reaches, Scope } from "./scope.ts";
 
 export const scopeOperations: Pick<Engine, "openScope" | "shield"> = {
   openScope(what) {
@@ -15,7 +15,7 @@ export const scopeOperations: Pick<Engine, "openScope" | "shield"> = {
     return {
       run: async (work) => within(scope, work),
       cancel: (reason) => cancelScope(actingRun("CancellationScope.cancel()"), scope, reason),
-      isCancelled: () => isCancelled(scope),
+      isCancelled: () => cancelledBy(scope) !== undefined,
     };
   },
   shield: async (work) => {

@@ -5,7 +5,7 @@
  */
 import type { ChildStart, SpawnSettings } from "#sdk/runtime";
 import { CancelledError } from "#sdk/runtime";
-import { utf8Bytes } from "#sdk/runtime/checks";
+import { utf8Bytes, wholeMs } from "#sdk/runtime/checks";
 import type { Engine } from "#sdk/runtime/engine";
 import { workflowMark } from "#sdk/runtime/workflow";
 import { fieldEnd, record, recordEnd, type WireFailure, type WireSpawn } from "../protocol.ts";
@@ -13,7 +13,7 @@ import { toRunError } from "./failure.ts";
 import { actingRun, fullAddress, intercept, nextOp, pend, throwMade } from "./operations.ts";
 import { fromJson, toJson } from "./payload.ts";
 import type { Run } from "./run.ts";
-import { currentScope, reaches, type Scope, takeCancellation } from "./scope.ts";
+import { cancelledBy, currentScope, reaches, type Scope, takeCancellation } from "./scope.ts";
 
 type Settled = { readonly value: unknown } | { readonly makeError: () => Error };
 /** What is waited for. */
@@ -98,8 +98,8 @@ function wireOf(run: Run, { type, name }: { readonly type: string; readonly name
     settings.contention ?? "attach",
     settings.overrideReason ?? "",
     settings.idempotencyKey ?? "",
-    Math.ceil(settings.deadlineMs ?? 0),
-    Math.ceil(settings.requestBudgetMs ?? 0),
+    wholeMs(settings.deadlineMs ?? 0),
+    wholeMs(settings.requestBudgetMs ?? 0),
     policies[settings.parentClosePolicy ?? "terminate"],
     isOwn,
   ];
@@ -129,7 +129,8 @@ function handleOf(child: Child) {
 }
 
 function ask(run: Run, child: Child, reason: string, kind: "send" | "notice"): Promise<unknown> {
-  const op = nextOp(run, 0);
+  // A cancellation reaches all children, however many operations are open.
+  const op = kind === "notice" ? ++run.ops : nextOp(run, 0);
   run.emit(record.cancelRun, op, child.name, child.op, JSON.stringify(reason));
   child.isAskedToCancel = true;
   return pend(run, op, kind, child.name);
@@ -187,9 +188,10 @@ export function childRejected(run: Run, child: Child, failure: WireFailure): voi
     conclude(run, child, "ended", settled);
     return;
   }
-  const isByUs = child.isAskedToCancel && failure.type === "CancelledError" && child.scope.isCancelled;
-  const makeError = isByUs
-    ? () => new CancelledError(child.scope.reason)
-    : () => toRunError(child.name, `Run "${child.name}" did not complete: ${failure.message}`, failure);
+  const by = child.isAskedToCancel && failure.type === "CancelledError" ? cancelledBy(child.scope) : undefined;
+  const makeError =
+    by !== undefined
+      ? () => new CancelledError(by.reason)
+      : () => toRunError(child.name, `Run "${child.name}" did not complete: ${failure.message}`, failure);
   conclude(run, child, "ended", { makeError });
 }

@@ -4,6 +4,7 @@
  */
 import type { ActivityOptions, LogLevel, WorkflowInfo } from "#sdk/runtime";
 import { DeterminismError, retryDefaults, TimeoutError } from "#sdk/runtime";
+import { wholeMs } from "#sdk/runtime/checks";
 import type { Engine } from "#sdk/runtime/engine";
 import type { WireOptions } from "../protocol.ts";
 import { fieldEnd, record, recordEnd } from "../protocol.ts";
@@ -173,7 +174,8 @@ export function queueOf<T>(queues: Map<string, T[]>, name: string): T[] {
 }
 
 export function nextOp(run: Run, bytes: number): number {
-  if (run.pending.size >= pendingMax) {
+  // A child is an open operation of the run too, until it has ended.
+  if (run.pending.size + run.children.size >= pendingMax) {
     throw new RangeError(`Too many operations are open in this run: at most ${pendingMax} are allowed, wait for some before starting more`);
   }
   if (run.out.length + bytes > activationBytesMax) {
@@ -236,13 +238,13 @@ function optionsText(options: ActivityOptions | undefined): string {
   const retry = { ...retryDefaults, ...options?.retry };
   const fields: WireOptions = [
     retry.attempts,
-    Math.ceil(retry.initialMs),
-    Math.ceil(retry.maxMs),
+    wholeMs(retry.initialMs),
+    wholeMs(retry.maxMs),
     Math.round(retry.backoff * 1000),
     Math.round(retry.jitter * 1000),
-    Math.ceil(options?.startToCloseMs ?? 0),
-    Math.ceil(options?.scheduleToCloseMs ?? 0),
-    Math.ceil(options?.heartbeatMs ?? 0),
+    wholeMs(options?.startToCloseMs ?? 0),
+    wholeMs(options?.scheduleToCloseMs ?? 0),
+    wholeMs(options?.heartbeatMs ?? 0),
     options?.retry?.nonRetryable ?? [],
     options?.idempotencyKey ?? "",
   ];

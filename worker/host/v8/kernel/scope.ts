@@ -56,11 +56,11 @@ export function takeCancellation(run: Run): CancelledError | undefined {
   return undefined;
 }
 
-/** Whether it was cancelled, or a scope around it, as far as no shield is between. */
-export function isCancelled(scope: Scope): boolean {
+/** The scope whose cancellation is one of this: itself, or one around it, as far as no shield is between. */
+export function cancelledBy(scope: Scope): Scope | undefined {
   for (let at: Scope | undefined = scope; at !== undefined; at = at.outer) {
-    if (at.isCancelled) return true;
-    if (at.isShield) return false;
+    if (at.isCancelled) return at;
+    if (at.isShield) return undefined;
   }
-  return false;
+  return undefined;
 }
