@@ -1,10 +1,10 @@
 /**
- * Measures the compiled executable: workloads W1 to W8 on one node, C1 to C7 on clusters of several
+ * Measures the compiled executable: workloads W1 to W10 on one node, C1 to C7 on clusters of several
  * processes, S1 with object storage, and what the disk gives in the same run. docs/BENCHMARKS.md says what each figure means.
  *
  *     npm run bench -- [--cluster | --sealing] [--quick] [--json] [--only W1,C2] [--embedded] [--peers] [--runs N]
  *
- * Left out, `--only` means W1 to W8, with `--cluster` C1 to C7, with `--sealing` S1. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
+ * Left out, `--only` means W1 to W10, with `--cluster` C1 to C7, with `--sealing` S1. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
  * with the worker in the server's process, in turns. `--peers`: other systems too, when installed.
  */
 
@@ -13,6 +13,7 @@ import { parseArgs } from "node:util";
 import { now } from "./bench/clock.ts";
 import { crashRecovery } from "./bench/crash.ts";
 import { durableAppend } from "./bench/durable-append.ts";
+import { calling, streaming } from "./bench/exchange.ts";
 import { failover } from "./bench/failover.ts";
 import { measureFloor } from "./bench/floor.ts";
 import { serverStart, sleepingRuns } from "./bench/footprint.ts";
@@ -38,6 +39,8 @@ const alone: Readonly<Record<string, Workload>> = {
   W6: sleepingRuns,
   W7: serverStart,
   W8: crashRecovery,
+  W9: streaming,
+  W10: calling,
 };
 /** Of the worker's place these know nothing: they are measured in one configuration. */
 const clustered: Readonly<Record<string, Workload>> = {

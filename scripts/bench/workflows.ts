@@ -2,7 +2,7 @@
  * The workflows that are measured. Their own code has no clock and no socket: what is to be
  * timed is the first line of an activity.
  */
-import { activities, durable, signal, sleep } from "@hopskip/runtime";
+import { activities, callWorkflow, durable, method, signal, sleep, yieldChunk } from "@hopskip/runtime";
 import type * as bench from "./activities.ts";
 
 const { step, echo, note } = activities<typeof bench>();
@@ -34,4 +34,23 @@ export const sleeper = durable(async ({ id, ms, until }: { id: string; payload: 
   await note({ k: "sleeping", id });
   await sleep(until === undefined ? (ms ?? 0) : { until });
   await note({ k: "woke", id });
+});
+
+/** Yields `n` chunks, one after another. */
+export const streamer = durable(async ({ n, payload }: { n: number; payload: string }): Promise<number> => {
+  await signal("go");
+  for (let i = 0; i < n; i++) await yieldChunk({ i, payload });
+  return n;
+});
+
+/** Answers calls of `echo` with what they bring. */
+export const answerer = durable(async (): Promise<void> => {
+  method("echo", (input) => input);
+  await signal("close");
+});
+
+/** `n` calls of another run's method, one after another. */
+export const caller = durable(async ({ to, n, payload }: { to: string; n: number; payload: string }): Promise<number> => {
+  for (let i = 0; i < n; i++) await callWorkflow(to, "echo", payload);
+  return n;
 });

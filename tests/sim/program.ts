@@ -85,47 +85,38 @@ export function programOf(type: string): Node {
   return made;
 }
 
-/** Undos before most of the activities, and some that are owed always. */
-function undone(tree: Node, prng: Prng): Node {
+/** The tree with its leaves as `change` makes them, from left to right. */
+function withLeaves(tree: Node, change: (leaf: Node) => Node): Node {
   switch (tree.kind) {
-    case "activity": {
-      if (prng.chance(0.3)) return tree;
-      const plan = { ms: prng.below(60), fails: prng.below(3), hangs: 0, isFatal: prng.chance(0.1), beatMs: 0 };
-      const name = activityNames[prng.below(activityNames.length)] as string;
-      return { kind: "seq", of: [{ kind: "undo", name, plan, always: prng.chance(0.3), attempts: 1 + prng.below(4) }, tree] };
-    }
     case "seq":
     case "all":
     case "race":
-      return { ...tree, of: tree.of.map((each) => undone(each, prng)) };
+      return { ...tree, of: tree.of.map((each) => withLeaves(each, change)) };
     case "guard":
-      return { ...tree, body: undone(tree.body, prng), cleanup: undone(tree.cleanup, prng) };
+      return { ...tree, body: withLeaves(tree.body, change), cleanup: withLeaves(tree.cleanup, change) };
     default:
-      return tree;
+      return change(tree);
   }
 }
 
+/** Undos before most of the activities, and some that are owed always. */
+const undone = (tree: Node, prng: Prng): Node =>
+  withLeaves(tree, (leaf) => {
+    if (leaf.kind !== "activity" || prng.chance(0.3)) return leaf;
+    const plan = { ms: prng.below(60), fails: prng.below(3), hangs: 0, isFatal: prng.chance(0.1), beatMs: 0 };
+    const name = activityNames[prng.below(activityNames.length)] as string;
+    return { kind: "seq", of: [{ kind: "undo", name, plan, always: prng.chance(0.3), attempts: 1 + prng.below(4) }, leaf] };
+  });
+
 /** Chunks before most of what it waits for; a chunk that nobody takes ends some of it and is passed over in the rest. */
-function streamed(tree: Node, prng: Prng): Node {
-  switch (tree.kind) {
-    case "activity":
-    case "sleep":
-    case "signal": {
-      if (prng.chance(0.2)) return tree;
-      const chunk: Node = { kind: "chunk" };
-      const kept: Node = prng.chance(0.3) ? chunk : { kind: "guard", body: chunk, cleanup: chunk, swallows: true };
-      return { kind: "seq", of: [kept, tree] };
-    }
-    case "seq":
-    case "all":
-    case "race":
-      return { ...tree, of: tree.of.map((each) => streamed(each, prng)) };
-    case "guard":
-      return { ...tree, body: streamed(tree.body, prng), cleanup: streamed(tree.cleanup, prng) };
-    default:
-      return tree;
-  }
-}
+const streamed = (tree: Node, prng: Prng): Node =>
+  withLeaves(tree, (leaf) => {
+    const waits = leaf.kind === "activity" || leaf.kind === "sleep" || leaf.kind === "signal";
+    if (!waits || prng.chance(0.2)) return leaf;
+    const chunk: Node = { kind: "chunk" };
+    const kept: Node = prng.chance(0.3) ? chunk : { kind: "guard", body: chunk, cleanup: chunk, swallows: true };
+    return { kind: "seq", of: [kept, leaf] };
+  });
 
 const childNames = 10;
 
