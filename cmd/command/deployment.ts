@@ -1,6 +1,6 @@
 /** `hop deployment`: which version of a workflow new starts take, and what older ones still run on. */
 import { HopError, toHex } from "#core/base";
-import { type Deployment, type DeploymentVersion, RunStatus } from "#proto";
+import { type Deployment, type DeploymentVersion, liveStatuses } from "#proto";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, namespaceName, orInterrupted, timeoutMs } from "../context.ts";
 import { formatDuration } from "../duration.ts";
@@ -8,6 +8,7 @@ import { timeText } from "../event-text.ts";
 import { CommandError, type ExitCode, exit, UsageError } from "../failure.ts";
 import { whoText } from "../history.ts";
 import type { Listing } from "../output.ts";
+import { allRuns } from "../pages.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
 
@@ -15,9 +16,7 @@ export interface RouteOptions extends GlobalOptions {
   readonly reason?: string;
 }
 
-const pageSize = 1000;
 const pollMs = 1000;
-const liveStatuses = [RunStatus.running, RunStatus.paused, RunStatus.blocked];
 
 interface Row extends DeploymentVersion {
   readonly of: Deployment;
@@ -160,11 +159,14 @@ function drainable(of: Deployment, version: number): string {
   return toHex(found.bundle);
 }
 
-interface Draining {
+interface OnVersion {
   readonly namespace: string;
   readonly type: string;
-  readonly version: number;
   readonly bundle: string;
+}
+
+interface Draining extends OnVersion {
+  readonly version: number;
   /** 0 = as long as it takes. */
   readonly waitMs: number;
 }
@@ -189,16 +191,9 @@ async function emptied(context: Context, remote: Remote, { namespace, type, vers
   }
 }
 
-async function liveOn(remote: Remote, of: { readonly namespace: string; readonly type: string; readonly bundle: string }): Promise<number> {
+/** How many live runs are on a version: those whose compensations are being executed are, too. */
+export async function liveOn(remote: Pick<Remote, "list">, { namespace, type, bundle }: OnVersion): Promise<number> {
   let count = 0;
-  for (const status of liveStatuses) {
-    let pageToken = "";
-    do {
-      const filter = { namespace: of.namespace, type: of.type, status, query: `bundle = '${of.bundle}'` };
-      const page = await remote.list({ ...filter, limit: pageSize, pageToken });
-      count += page.run.length;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
-  }
+  for (const status of liveStatuses) count += (await allRuns(remote, { namespace, type, status, query: `bundle = '${bundle}'` })).length;
   return count;
 }

@@ -1,8 +1,9 @@
 /** Which runs an act is for: those that were named, or all that fit a filter, after a question. */
-import { RunStatus } from "#proto";
+import { openStatuses, RunStatus } from "#proto";
 import { type Context, type GlobalOptions, namespaceName, runAddress } from "../context.ts";
 import { UsageError } from "../failure.ts";
 import { readStdin } from "../input.ts";
+import { allRuns } from "../pages.ts";
 import { agreed } from "../question.ts";
 import type { Remote } from "../remote.ts";
 import { parseStatus, statusWord } from "../status.ts";
@@ -24,15 +25,12 @@ export interface Verb {
 }
 
 export const verbs = {
-  cancel: { name: "Cancel", statuses: [RunStatus.running, RunStatus.paused, RunStatus.blocked] },
-  terminate: { name: "Terminate", statuses: [RunStatus.running, RunStatus.paused, RunStatus.blocked] },
+  cancel: { name: "Cancel", statuses: openStatuses },
+  terminate: { name: "Terminate", statuses: openStatuses },
   pause: { name: "Pause", statuses: [RunStatus.running] },
   unpause: { name: "Unpause", statuses: [RunStatus.paused] },
   retry: { name: "Retry", statuses: [RunStatus.blocked] },
-  signal: { name: "Signal", statuses: [RunStatus.running, RunStatus.paused, RunStatus.blocked] },
 } as const satisfies Record<string, Verb>;
-
-const pageSize = 1000;
 
 /** Who named no runs means those that fit the filter. Throws `UsageError` for both, or neither. */
 export function isByFilter(options: SelectionOptions, names: readonly string[]): boolean {
@@ -85,19 +83,8 @@ export async function filteredRuns(context: Context, remote: Remote, options: Se
   const statuses = wanted === RunStatus.unspecified ? verb.statuses : [wanted];
   const runs: string[] = [];
   for (const status of statuses) {
-    let pageToken = "";
-    do {
-      const page = await remote.list({
-        namespace,
-        status,
-        type: options.type ?? "",
-        query: options.query ?? "",
-        limit: pageSize,
-        pageToken,
-      });
-      for (const { run } of page.run) runs.push(run);
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    const filter = { namespace, status, type: options.type ?? "", query: options.query ?? "" };
+    for (const { run } of await allRuns(remote, filter)) runs.push(run);
   }
   const where = options.query === undefined ? "" : ` where ${visible(options.query)}`;
   const what = `${options.type === undefined ? "" : ` of ${visible(options.type)}`}${where} in namespace ${namespace} that ${runs.length === 1 ? "is" : "are"} ${statuses.map(statusWord).join(" or ")}`;

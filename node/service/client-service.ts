@@ -20,7 +20,7 @@ import type {
   RouteReplyInit,
   RouteRequest,
 } from "#proto";
-import { RunStatus } from "#proto";
+import { liveStatuses, RunStatus } from "#proto";
 import { type Connection, serveConnections, sessionCodec } from "#proto/connection";
 import { clientMethods, sessionPath } from "#proto/descriptors";
 import type { Router } from "../cluster/router.ts";
@@ -67,7 +67,7 @@ export interface ClientServiceParts {
 
 const blobChunkBytes = 1 << 20;
 /** What a history that is followed may go on from. */
-const open: ReadonlySet<number> = new Set([RunStatus.running, RunStatus.blocked, RunStatus.paused, RunStatus.compensating]);
+const live: ReadonlySet<number> = new Set(liveStatuses);
 
 export class ClientService {
   private readonly parts: ClientServiceParts;
@@ -219,7 +219,7 @@ export class ClientService {
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;
-      const isLive = open.has(status);
+      const isLive = live.has(status);
       if (!request.follow || !isLive || call.gone.aborted) return;
       await this.parts.router.changed(partition, asSeq(seq), call.gone);
       if (call.gone.aborted) return;
