@@ -64,6 +64,17 @@ export function runAddress(text: string, options: GlobalOptions, env: Context["e
   return addressText(addressOf(text, options, env));
 }
 
+/** A dead letter by its number: `number@namespace:instance`, or without the namespace, which is then the command's. */
+export function letterAddress(text: string, options: GlobalOptions, env: Context["env"]): RunAddress {
+  const [, number, name = ""] = /^([1-9][0-9]{0,14})@(.+)$/s.exec(text) ?? [];
+  if (number === undefined) {
+    throw new UsageError(`Cannot use ${JSON.stringify(text)} as a dead letter: want NUMBER@NAMESPACE:INSTANCE`, {
+      next: "see them with `hop dlq list`",
+    });
+  }
+  return addressOf(name.includes(":") ? text : `${number}@${namespaceName(options, env)}:${name}`, options, env);
+}
+
 function addressOf(text: string, options: GlobalOptions, env: Context["env"]): RunAddress {
   const whole = text.includes(":") ? text : `${namespaceName(options, env)}:${text}`;
   const parsed = parseAddress(whole);

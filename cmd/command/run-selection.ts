@@ -22,6 +22,8 @@ export interface SelectionOptions extends GlobalOptions {
 export interface Verb {
   readonly name: string;
   readonly statuses: readonly number[];
+  /** The address of what a person names; left out: of a run. */
+  readonly addressOf?: (text: string, options: GlobalOptions, env: Context["env"]) => string;
 }
 
 export const verbs = {
@@ -55,8 +57,13 @@ export function isByFilter(options: SelectionOptions, names: readonly string[]):
   return given.length > 0;
 }
 
-/** The runs' addresses, `-` standing for those on standard input, one a line. */
-export async function namedRuns(context: Context, options: GlobalOptions, names: readonly string[]): Promise<string[]> {
+/** The addresses of what is named, `-` standing for names on standard input, one a line. */
+export async function namedRuns(
+  context: Context,
+  options: GlobalOptions,
+  names: readonly string[],
+  { addressOf = runAddress }: Verb,
+): Promise<string[]> {
   const all: string[] = [];
   for (const name of names) {
     if (name !== "-") all.push(name);
@@ -69,7 +76,7 @@ export async function namedRuns(context: Context, options: GlobalOptions, names:
       );
   }
   if (all.length === 0) throw new UsageError("Cannot act on runs: none were named on standard input");
-  return all.map((name) => runAddress(name, options, context.env));
+  return all.map((name) => addressOf(name, options, context.env));
 }
 
 /** The runs that fit the filter and that the act can be done to; none where the person did not agree. */

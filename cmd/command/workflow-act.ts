@@ -80,7 +80,7 @@ export async function onEach(
   act: Act,
 ): Promise<ExitCode> {
   const byFilter = isByFilter(options, names);
-  const named = byFilter ? [] : await namedRuns(context, options, names);
+  const named = byFilter ? [] : await namedRuns(context, options, names, verb);
   return withRemote(context, options, async (remote) => {
     const runs = byFilter ? await filteredRuns(context, remote, options, verb) : named;
     const progress = context.output.progress();
