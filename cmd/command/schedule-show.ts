@@ -1,7 +1,6 @@
 /** `hop schedule list`, `show` and `preview`. */
-import { HopError, namespaceOf, type RunId, toHex } from "#core/base";
+import { HopError, namespaceOf, type RunId, toHex, type ZoneReader } from "#core/base";
 import { coming, fires, specProblem } from "#core/schedule";
-import { IntlZones } from "#node";
 import {
   type DescribeReply,
   decodeScheduleSpec,
@@ -20,6 +19,7 @@ import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
 import type { Output } from "../output.ts";
+import { inParallel } from "../parallel.ts";
 import type { Remote } from "../remote.ts";
 import { outcomeWord, overlapWord } from "../schedule/names.ts";
 import { timesText } from "../schedule/spec-text.ts";
@@ -41,7 +41,6 @@ const listMax = 1000;
 const previewMax = 1000;
 /** Descriptions that are asked for at a time. */
 const askedMax = 16;
-const zones = new IntlZones();
 
 const addressOf = (row: Pick<RunSummary, "run">) => row.run.replace(/^sched\//, "") as RunId;
 
@@ -74,16 +73,12 @@ export async function scheduleList(context: Context, options: ListOptions): Prom
 }
 
 async function described(remote: Remote, rows: readonly RunSummary[]): Promise<Row[]> {
-  const found: Row[] = [];
-  for (let at = 0; at < rows.length; at += askedMax) {
-    const asked = rows.slice(at, at + askedMax).map(async (row): Promise<Row[]> => {
-      const id = addressOf(row);
-      const state = await stateOf(remote, id);
-      return state === undefined ? [] : [{ id, state }];
-    });
-    found.push(...(await Promise.all(asked)).flat());
-  }
-  return found;
+  const found = await inParallel(rows, askedMax, async (row): Promise<Row[]> => {
+    const id = addressOf(row);
+    const state = await stateOf(remote, id);
+    return state === undefined ? [] : [{ id, state }];
+  });
+  return found.flat();
 }
 
 /** Undefined: it was deleted meanwhile. */
@@ -198,10 +193,12 @@ export async function schedulePreview(context: Context, options: PreviewOptions,
   const spec =
     isGiven || id === undefined ? complete(specOf(options)) : await withRemote(context, options, (remote) => specAt(remote, id, options));
   const after = options.after === undefined ? Date.now() : pointOf(options.after, "--after");
+  // Zones come with the whole of a node, which no other of these commands needs.
+  const { zones } = await import("#node");
   const problem = specProblem(spec, zones, after);
   if (problem !== undefined) throw new UsageError(`Cannot preview the schedule: ${problem}`);
   const count = parseCount(options.count, "count", { min: 1, max: previewMax }) ?? 10;
-  showInstants(context.output, spec, instants(spec, id ?? "", { after, count }));
+  showInstants(context.output, { spec, zones }, instants({ spec, zones, id: id ?? "" }, { after, count }));
   return exit.ok;
 }
 
@@ -213,14 +210,22 @@ async function specAt(remote: Remote, id: RunId, options: TimeOptions): Promise<
   return complete(specOf(options, schedule?.config?.spec));
 }
 
-function instants(spec: ScheduleSpec, id: string, { after, count }: { readonly after: number; readonly count: number }): Previewed[] {
-  return fires(spec, zones, after, count).map(({ atMs, change = "" }) => {
-    const dueMs = coming({ spec, zones, id }, atMs - 1)?.dueMs ?? atMs;
+interface InZones {
+  readonly spec: ScheduleSpec;
+  readonly zones: ZoneReader;
+}
+
+function instants(
+  table: InZones & { readonly id: string },
+  { after, count }: { readonly after: number; readonly count: number },
+): Previewed[] {
+  return fires(table.spec, table.zones, after, count).map(({ atMs, change = "" }) => {
+    const dueMs = coming(table, atMs - 1)?.dueMs ?? atMs;
     return { atMs, dueMs, change };
   });
 }
 
-function showInstants(output: Output, spec: ScheduleSpec, found: readonly Previewed[]): void {
+function showInstants(output: Output, { spec, zones }: InZones, found: readonly Previewed[]): void {
   const zone = spec.zone === "" ? "UTC" : spec.zone;
   const aheadMs = (atMs: number) => (spec.zone === "" ? 0 : (zones.offsetMs(spec.zone, atMs) ?? 0));
   output.list(found, {
