@@ -106,14 +106,22 @@ export function orInterrupted<T>(interrupt: AbortSignal, work: Promise<T>): Prom
   return promise;
 }
 
+interface WholeRange {
+  readonly min: number;
+  readonly max: number;
+  /** What to do where it is another. */
+  readonly next?: string;
+}
+
 /** A whole number given as an option. */
-export function parseCount(
-  text: string | undefined,
-  name: string,
-  range: { readonly min: number; readonly max: number },
-): number | undefined {
-  if (text === undefined) return undefined;
+export const parseCount = (text: string | undefined, name: string, range: WholeRange): number | undefined =>
+  text === undefined ? undefined : wholeNumber(text, `--${name}`, range);
+
+export function wholeNumber(text: string, what: string, { min, max, next }: WholeRange): number {
   const value = Number(text);
-  if (/^\d+$/.test(text) && value >= range.min && value <= range.max) return value;
-  throw new UsageError(`Cannot use --${name} ${JSON.stringify(text)}: want a whole number from ${range.min} to ${range.max}`);
+  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+  throw new UsageError(
+    `Cannot use ${what} ${JSON.stringify(text)}: want a whole number from ${min} to ${max}`,
+    next === undefined ? {} : { next },
+  );
 }

@@ -2,7 +2,7 @@
 import { HopError, toHex } from "#core/base";
 import { type Deployment, type DeploymentVersion, liveStatuses } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, namespaceName, orInterrupted, timeoutMs } from "../context.ts";
+import { type Context, type GlobalOptions, namespaceName, orInterrupted, timeoutMs, wholeNumber } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { CommandError, type ExitCode, exit, UsageError } from "../failure.ts";
@@ -67,15 +67,6 @@ function deployed(all: readonly Deployment[], { namespace, type }: { readonly na
   const found = all.find((one) => one.type === type);
   if (found !== undefined) return found;
   throw new HopError("WORKFLOW_NOT_DEPLOYED", `Workflow ${JSON.stringify(type)} is not deployed in namespace ${namespace}`);
-}
-
-function wholeNumber(text: string, what: string, { min, max, next }: { min: number; max: number; next?: string }): number {
-  const value = Number(text);
-  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
-  throw new UsageError(
-    `Cannot use ${what} ${JSON.stringify(text)}: want a whole number from ${min} to ${max}`,
-    next === undefined ? {} : { next },
-  );
 }
 
 const versionOf = (text: string) => wholeNumber(text, "version", { min: 1, max: 2 ** 32 - 1, next: "see them with `hop deployment list`" });

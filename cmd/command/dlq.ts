@@ -125,9 +125,7 @@ async function find(remote: Remote, address: RunAddress): Promise<Letter> {
 }
 
 function show(output: Output, letter: Letter, input: Uint8Array): void {
-  const field = (name: string, value: string) => {
-    if (value !== "") output.line(`${output.paint("bold", name.padEnd(12))} ${value}`);
-  };
+  const field = (name: string, value: string) => output.field(name, value, 12);
   field("letter", visible(idOf(letter)));
   field("run", `${visible(letter.run)}, generation ${letter.generation}`);
   field("type", visible(letter.type));

@@ -151,22 +151,19 @@ export async function scheduleShow(context: Context, options: GlobalOptions, nam
 function show(output: Output, { id, reply, state }: Row & { readonly reply: DescribeReply }): void {
   const { config, paused, pauseReason, waiting, recent } = state;
   const { spec, action, policy, note = "" } = config ?? {};
-  const field = (name: string, value: string) => {
-    if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
-  };
   const counts = state.counts ?? { started: 0, skipped: 0, missed: 0, refused: 0 };
-  field("schedule", visible(id));
-  field("starts", visible(action?.type ?? ""));
-  field("times", timesOf(state));
-  if ((spec?.jitterMs ?? 0) > 0) field("jitter", `up to ${formatDuration(spec?.jitterMs ?? 0)}`);
-  field("overlap", overlapWord(policy?.overlap ?? 0));
-  field("catch up", `what is due for ${formatDuration(policy?.catchUpMs ?? 0)} at most`);
-  field("note", visibleLines(note));
-  field("next", paused ? `paused${pauseReason === "" ? "" : `: ${visibleLines(pauseReason)}`}` : nextText(state));
-  if (reply.pending.length > 0) field("live", reply.pending.map(({ to }) => visible(to)).join(", "));
-  if (waiting.length > 0) field("waiting", `${waiting.length} instants`);
-  field("so far", `${counts.started} started, ${counts.skipped} skipped, ${counts.missed} missed, ${counts.refused} refused`);
-  field("history", `${reply.size} events, root ${toHex(reply.root)}`);
+  output.field("schedule", visible(id));
+  output.field("starts", visible(action?.type ?? ""));
+  output.field("times", timesOf(state));
+  if ((spec?.jitterMs ?? 0) > 0) output.field("jitter", `up to ${formatDuration(spec?.jitterMs ?? 0)}`);
+  output.field("overlap", overlapWord(policy?.overlap ?? 0));
+  output.field("catch up", `what is due for ${formatDuration(policy?.catchUpMs ?? 0)} at most`);
+  output.field("note", visibleLines(note));
+  output.field("next", paused ? `paused${pauseReason === "" ? "" : `: ${visibleLines(pauseReason)}`}` : nextText(state));
+  if (reply.pending.length > 0) output.field("live", reply.pending.map(({ to }) => visible(to)).join(", "));
+  if (waiting.length > 0) output.field("waiting", `${waiting.length} instants`);
+  output.field("so far", `${counts.started} started, ${counts.skipped} skipped, ${counts.missed} missed, ${counts.refused} refused`);
+  output.field("history", `${reply.size} events, root ${toHex(reply.root)}`);
   if (recent.length === 0) return;
   output.line("");
   output.table(fireColumns(namespaceOf(id)), recent.toReversed());
