@@ -1,7 +1,7 @@
 /** The grammar of `hop schedule`. */
 import { type Command, Option } from "commander";
+import { overlapPolicies } from "#proto";
 import type { GrammarParts } from "../message-commands.ts";
-import { overlapNames } from "./names.ts";
 
 function timeOptions(command: Command): Command {
   return command
@@ -33,7 +33,7 @@ function configOptions(command: Command): Command {
       .option("--deadline <duration>", "longest time that each run may take")
       .addOption(
         new Option("--overlap <policy>", "what an instant does while a run of the schedule is live (skip when unset)").choices(
-          Object.keys(overlapNames),
+          Object.keys(overlapPolicies),
         ),
       )
       .option("--catch-up <duration>", "how late a start may be after an outage (1d when unset); what was due before is missed")
