@@ -5,7 +5,7 @@
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunAddress, RunId } from "#core/base";
 import { asSeq, errorText, HopError, isSchedule, limits, runOf, runPartition, schedulePartition } from "#core/base";
-import type { DeployedType, Route } from "#core/placement";
+import type { Deploy, DeployedType, Route } from "#core/placement";
 import type {
   BlobChunkInit,
   DeploymentInit,
@@ -47,11 +47,7 @@ export interface RunIndex {
 /** Deployments as the service reads and changes them. */
 export interface DeploymentRegistry {
   deployments(namespace: string): DeployedType[];
-  deploy(
-    identity: Identity,
-    namespace: string,
-    deploy: { readonly bundle: Uint8Array; readonly size: number; readonly types: readonly string[]; readonly held?: boolean },
-  ): Promise<number>;
+  deploy(identity: Identity, namespace: string, deploy: Deploy): Promise<number>;
   route(identity: Identity, namespace: string, route: Route): Promise<DeployedType>;
 }
 
