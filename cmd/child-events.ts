@@ -1,5 +1,6 @@
 /** Events about children, for the eye. */
 import {
+  closePolicyNames,
   decodeCancelSendCancelled,
   decodeCancelSent,
   decodeCancelSettled,
@@ -7,17 +8,12 @@ import {
   decodeChildSpawned,
   decodeChildStarted,
   EventKind,
-  ParentClosePolicy,
   type StartedBy,
 } from "#proto";
 import { type Kind, kind, words } from "./event-kind.ts";
 import { failureText, payloadText, runText } from "./event-text.ts";
 
-const policies: Record<number, string> = {
-  [ParentClosePolicy.terminate]: "terminate",
-  [ParentClosePolicy.cancel]: "cancel",
-  [ParentClosePolicy.abandon]: "abandon",
-};
+const policies: Readonly<Record<number, string>> = closePolicyNames;
 
 /** What becomes of a child when its parent ends, in the words of the SDK. */
 export const policyWord = (policy: number): string => policies[policy] ?? `policy ${policy}`;

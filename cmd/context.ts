@@ -64,6 +64,17 @@ export function runAddress(text: string, options: GlobalOptions, env: Context["e
   return addressText(addressOf(text, options, env));
 }
 
+/** A dead letter by its number: `number@namespace:instance`, or without the namespace, which is then the command's. */
+export function letterAddress(text: string, options: GlobalOptions, env: Context["env"]): RunAddress {
+  const [, number, name = ""] = /^([1-9][0-9]{0,14})@(.+)$/s.exec(text) ?? [];
+  if (number === undefined) {
+    throw new UsageError(`Cannot use ${JSON.stringify(text)} as a dead letter: want NUMBER@NAMESPACE:INSTANCE`, {
+      next: "see them with `hop dlq list`",
+    });
+  }
+  return addressOf(name.includes(":") ? text : `${number}@${namespaceName(options, env)}:${name}`, options, env);
+}
+
 function addressOf(text: string, options: GlobalOptions, env: Context["env"]): RunAddress {
   const whole = text.includes(":") ? text : `${namespaceName(options, env)}:${text}`;
   const parsed = parseAddress(whole);
@@ -95,14 +106,22 @@ export function orInterrupted<T>(interrupt: AbortSignal, work: Promise<T>): Prom
   return promise;
 }
 
+interface WholeRange {
+  readonly min: number;
+  readonly max: number;
+  /** What to do where it is another. */
+  readonly next?: string;
+}
+
 /** A whole number given as an option. */
-export function parseCount(
-  text: string | undefined,
-  name: string,
-  range: { readonly min: number; readonly max: number },
-): number | undefined {
-  if (text === undefined) return undefined;
+export const parseCount = (text: string | undefined, name: string, range: WholeRange): number | undefined =>
+  text === undefined ? undefined : wholeNumber(text, `--${name}`, range);
+
+export function wholeNumber(text: string, what: string, { min, max, next }: WholeRange): number {
   const value = Number(text);
-  if (/^\d+$/.test(text) && value >= range.min && value <= range.max) return value;
-  throw new UsageError(`Cannot use --${name} ${JSON.stringify(text)}: want a whole number from ${range.min} to ${range.max}`);
+  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+  throw new UsageError(
+    `Cannot use ${what} ${JSON.stringify(text)}: want a whole number from ${min} to ${max}`,
+    next === undefined ? {} : { next },
+  );
 }

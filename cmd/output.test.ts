@@ -147,3 +147,12 @@ describe("progress", () => {
     expect(err.text()).toBe("line 3: bad\n");
   });
 });
+
+test("a description is a line for each thing that there is to say", () => {
+  const out = bufferSink();
+  const output = new Output({ out, err: bufferSink(), env: {}, color: false });
+  output.field("run", "default:order-1");
+  output.field("note", "");
+  output.field("compensation", "refund", 12);
+  expect(out.text().replace(colourCode, "")).toBe("run        default:order-1\ncompensation refund\n");
+});

@@ -98,6 +98,11 @@ export class Output {
     this.out.write(table(columns, rows, { paint: this.paint, columns: this.out.columns }));
   }
 
+  /** A line of a description; none where there is nothing to say. `width` is that of the names. */
+  field(name: string, value: string, width = 10): void {
+    if (value !== "") this.line(`${this.paint("bold", name.padEnd(width))} ${value}`);
+  }
+
   /** The command's one progress line. */
   progress(): Progress {
     this.#progress ??= new Progress(this.err, this.paintErr);

@@ -99,7 +99,7 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
   serverCommands(root, grammar);
   runCommands(root, grammar);
   workflowCommands(root, grammar);
-  scheduleCommands({ root, sub, clientOptions, handle: (command, load) => grammar.handle(command, load) });
+  scheduleCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   dlqCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   auditCommands(root, grammar);
   sqlCommand(root, grammar);

@@ -1,5 +1,5 @@
 /** Words for the numbers of a run's status. */
-import { RunStatus, runStatusNames } from "#proto";
+import { liveStatuses, RunStatus, runStatusNames } from "#proto";
 import { UsageError } from "./failure.ts";
 import type { Paint, Style } from "./terminal.ts";
 
@@ -35,13 +35,7 @@ export function parseStatus(word: string | undefined): number {
   throw new UsageError(`Cannot list by status ${JSON.stringify(word)}: want one of ${statusWords.join(", ")}`);
 }
 
-const open: ReadonlySet<number> = new Set([
-  RunStatus.unspecified,
-  RunStatus.running,
-  RunStatus.blocked,
-  RunStatus.paused,
-  RunStatus.queued,
-  RunStatus.compensating,
-]);
+/** What is queued has its end before it, as far as anybody knows. */
+const notEnded: ReadonlySet<number> = new Set([RunStatus.unspecified, RunStatus.queued, ...liveStatuses]);
 
-export const hasEnded = (status: number): boolean => !open.has(status);
+export const hasEnded = (status: number): boolean => !notEnded.has(status);

@@ -5,4 +5,4 @@ export { type BackupFault, type BackupFigures, verifyBackupAt } from "./restore/
 export type { RunningNode } from "./running-node.ts";
 export { type IdentitySource, localIdentity } from "./service/identity.ts";
 export { startNode } from "./start.ts";
-export { IntlZones } from "./zones.ts";
+export { zones } from "./zones.ts";

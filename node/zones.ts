@@ -7,7 +7,7 @@ const nameCharsMax = 64;
 /** Offsets that a zone keeps: a search for the next instant asks for the same days again and again. */
 const keptMax = 20_000;
 
-export class IntlZones implements ZoneReader {
+class IntlZones implements ZoneReader {
   private readonly formats = new Map<string, Intl.DateTimeFormat>();
   private readonly offsets = new Map<string, Map<number, number>>();
 
@@ -37,6 +37,9 @@ export class IntlZones implements ZoneReader {
     return format;
   }
 }
+
+/** One for the process: all share what it knows of zones. */
+export const zones: ZoneReader = new IntlZones();
 
 /** Undefined where there is no such zone. An offset such as +02:00 is no zone: it never changes its clocks. */
 function open(zone: string): Intl.DateTimeFormat | undefined {

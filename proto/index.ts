@@ -1,6 +1,7 @@
 /** The wire and the disk: messages, their codec, and nothing else. */
 export * from "./codec/messages.ts";
+export { closePolicyNames, type OverlapName, overlapPolicies } from "./codec/policy-names.ts";
 export { CodecError, Reader } from "./codec/reader.ts";
-export { runStatusNames } from "./codec/run-status.ts";
+export { liveStatuses, openStatuses, runStatusNames } from "./codec/run-status.ts";
 export { Writer } from "./codec/writer.ts";
 export * from "./gen/codec.ts";

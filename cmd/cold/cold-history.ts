@@ -7,8 +7,8 @@ import { decodeEvent, EventKind, fromBytes } from "#proto";
 import { blobKey, eventSeq, ObjectTier, type SealedHistory, type SegmentEntry } from "#store";
 import { AuditError, type HistorySource } from "../audit/history-audit.ts";
 import { CommandError, exit } from "../failure.ts";
+import { firstFound, inParallel } from "../parallel.ts";
 import type { ColdPlace } from "./cold-place.ts";
-import { firstFound, inParallel } from "./parallel.ts";
 import { newestFirst } from "./sealed-segments.ts";
 
 export function coldSource(place: ColdPlace, run: RunId): HistorySource {

@@ -5,7 +5,7 @@ import { type BackedObjectStore, type Manifest, ManifestLog, openObjectStore, ty
 import { hasher } from "../audit/hasher.ts";
 import type { Context } from "../context.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
-import { inParallel } from "./parallel.ts";
+import { inParallel } from "../parallel.ts";
 
 export interface ColdOptions {
   readonly objectStore?: string;

@@ -29,8 +29,8 @@ export interface EventFilter {
 
 /** The environment's namespace is a default for names of runs, and no filter. */
 export function filterOf(options: FilterOptions, env: Context["env"], nowMs: number): EventFilter {
-  const sinceMs = momentOf(options.since, "--since", nowMs);
-  const untilMs = momentOf(options.until, "--until", nowMs);
+  const sinceMs = options.since === undefined ? undefined : momentOf(options.since, "--since", nowMs);
+  const untilMs = options.until === undefined ? undefined : momentOf(options.until, "--until", nowMs);
   if (sinceMs !== undefined && untilMs !== undefined && sinceMs >= untilMs)
     throw new UsageError(`Cannot query from --since ${options.since} to --until ${options.until}: no time lies between them`);
   const run: RunId | undefined = options.run === undefined ? undefined : runId(options.run, options, env);
@@ -47,8 +47,7 @@ export function filterOf(options: FilterOptions, env: Context["env"], nowMs: num
 const isoTime = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?$/;
 
 /** A time, UTC unless it says where, or how long ago. */
-export function momentOf(text: string | undefined, option: string, nowMs: number): number | undefined {
-  if (text === undefined) return undefined;
+export function momentOf(text: string, option: string, nowMs: number): number {
   if (!/^\d{4}-/.test(text)) return nowMs - parseDuration(text, option);
   const hasZone = /(?:Z|[+-]\d\d:\d\d)$/.test(text.slice(10)) || text.length === 10;
   const ms = isoTime.test(text) ? Date.parse(hasZone ? text.replace(" ", "T") : `${text.replace(" ", "T")}Z`) : Number.NaN;

@@ -1,8 +1,8 @@
 /** Sealed segments of a cluster that can have wanted events, found by their manifests and indexes. */
 import type { Partition } from "#core/base";
 import { type Manifest, type ObjectStore, type SegmentEntry, segmentReader } from "#store";
+import { inParallel } from "../parallel.ts";
 import { type EventFilter, mayMatch } from "./event-filter.ts";
-import { inParallel } from "./parallel.ts";
 
 const indexesAtOnce = 8;
 

@@ -12,9 +12,9 @@ import { bytesEqual, HopError, toHex } from "#core/base";
 import { FolderLock, MissingObjectError, type SegmentEntry } from "#store";
 import { CommandError, exit } from "../failure.ts";
 import { faultText } from "../input.ts";
+import { inParallel } from "../parallel.ts";
 import { bytesText } from "../size.ts";
 import type { ColdPlace } from "./cold-place.ts";
-import { inParallel } from "./parallel.ts";
 
 export interface FilesOptions {
   readonly place: ColdPlace;

@@ -1,8 +1,8 @@
 /** What object storage holds of a cluster, by namespace: from manifests, and from indexes where several namespaces share a segment. */
 import type { Partition } from "#core/base";
 import { type Manifest, type ObjectStore, type SegmentEntry, type SegmentSummary, segmentReader, shardPrefixes } from "#store";
+import { inParallel } from "../parallel.ts";
 import type { ColdPlace } from "./cold-place.ts";
-import { inParallel } from "./parallel.ts";
 
 export interface NamespaceUse {
   /** Empty: partitions of no namespace. */

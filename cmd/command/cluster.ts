@@ -161,32 +161,31 @@ function lackOf(status: ClusterStatus, nodes: number): string | undefined {
 }
 
 function showStatus(output: Output, status: ClusterStatus): void {
-  const field = (name: string, value: string) => output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
   const bad = (isBad: boolean, text: string) => (isBad ? output.paint("yellow", text) : text);
   const phase = phaseWord(status.phase);
-  field("cluster", status.clusterId === "" ? bad(true, "none yet") : status.clusterId);
+  output.field("cluster", status.clusterId === "" ? bad(true, "none yet") : status.clusterId);
   const who = status.node === 0 ? phase : `${status.node}, ${phase}`;
-  field(
+  output.field(
     "node",
     `${bad(status.phase !== NodePhase.member, who)}, version ${status.version}${status.peer === "" ? "" : `, peers reach it at ${status.peer}`}`,
   );
-  for (const seed of status.seed) field("seed", seedText(seed));
+  for (const seed of status.seed) output.field("seed", seedText(seed));
   if (status.clusterId === "") return;
   const { placementLeader, placementVoter, nodesLive, nodesTotal } = status;
   const leader = placementLeader === 0 ? bad(true, "no leader") : `led by node ${placementLeader}`;
-  field("placement", `${leader}, voters ${placementVoter.join(", ")}`);
-  field("nodes", bad(nodesLive < nodesTotal, `${nodesLive} live of ${nodesTotal}`));
+  output.field("placement", `${leader}, voters ${placementVoter.join(", ")}`);
+  output.field("nodes", bad(nodesLive < nodesTotal, `${nodesLive} live of ${nodesTotal}`));
   const { shardsTotal, shardsUnderReplicated, shardsWithoutLeader } = status;
-  field("replicas", replicasText(status, bad));
-  field(
+  output.field("replicas", replicasText(status, bad));
+  output.field(
     "shards",
     `${shardsTotal}, ${bad(shardsUnderReplicated > 0, `${shardsUnderReplicated} under-replicated`)}, ${bad(shardsWithoutLeader > 0, `${shardsWithoutLeader} without leader`)}`,
   );
-  field("map", `epoch ${status.epoch}`);
+  output.field("map", `epoch ${status.epoch}`);
   const versions = status.versions.map(({ version, nodes }) => `${version} on ${nodes} ${nodes === 1 ? "node" : "nodes"}`);
-  field("versions", bad(versions.length > 1, versions.join(", ")));
-  if (status.unsealed !== "") field("sealing", bad(true, visible(status.unsealed)));
-  for (const change of status.underWay) field("under way", visible(change));
+  output.field("versions", bad(versions.length > 1, versions.join(", ")));
+  if (status.unsealed !== "") output.field("sealing", bad(true, visible(status.unsealed)));
+  for (const change of status.underWay) output.field("under way", visible(change));
 }
 
 /** How many of each shard are wanted, who said so, and how many there can be. */

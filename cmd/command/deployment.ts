@@ -1,13 +1,14 @@
 /** `hop deployment`: which version of a workflow new starts take, and what older ones still run on. */
 import { HopError, toHex } from "#core/base";
-import { type Deployment, type DeploymentVersion, RunStatus } from "#proto";
+import { type Deployment, type DeploymentVersion, liveStatuses } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, namespaceName, orInterrupted, timeoutMs } from "../context.ts";
+import { type Context, type GlobalOptions, namespaceName, orInterrupted, timeoutMs, wholeNumber } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { CommandError, type ExitCode, exit, UsageError } from "../failure.ts";
 import { whoText } from "../history.ts";
 import type { Listing } from "../output.ts";
+import { allRuns } from "../pages.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
 
@@ -15,9 +16,7 @@ export interface RouteOptions extends GlobalOptions {
   readonly reason?: string;
 }
 
-const pageSize = 1000;
 const pollMs = 1000;
-const liveStatuses = [RunStatus.running, RunStatus.paused, RunStatus.blocked];
 
 interface Row extends DeploymentVersion {
   readonly of: Deployment;
@@ -68,15 +67,6 @@ function deployed(all: readonly Deployment[], { namespace, type }: { readonly na
   const found = all.find((one) => one.type === type);
   if (found !== undefined) return found;
   throw new HopError("WORKFLOW_NOT_DEPLOYED", `Workflow ${JSON.stringify(type)} is not deployed in namespace ${namespace}`);
-}
-
-function wholeNumber(text: string, what: string, { min, max, next }: { min: number; max: number; next?: string }): number {
-  const value = Number(text);
-  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
-  throw new UsageError(
-    `Cannot use ${what} ${JSON.stringify(text)}: want a whole number from ${min} to ${max}`,
-    next === undefined ? {} : { next },
-  );
 }
 
 const versionOf = (text: string) => wholeNumber(text, "version", { min: 1, max: 2 ** 32 - 1, next: "see them with `hop deployment list`" });
@@ -160,11 +150,14 @@ function drainable(of: Deployment, version: number): string {
   return toHex(found.bundle);
 }
 
-interface Draining {
+interface OnVersion {
   readonly namespace: string;
   readonly type: string;
-  readonly version: number;
   readonly bundle: string;
+}
+
+interface Draining extends OnVersion {
+  readonly version: number;
   /** 0 = as long as it takes. */
   readonly waitMs: number;
 }
@@ -189,16 +182,9 @@ async function emptied(context: Context, remote: Remote, { namespace, type, vers
   }
 }
 
-async function liveOn(remote: Remote, of: { readonly namespace: string; readonly type: string; readonly bundle: string }): Promise<number> {
+/** How many live runs are on a version: those whose compensations are being executed are, too. */
+export async function liveOn(remote: Pick<Remote, "list">, { namespace, type, bundle }: OnVersion): Promise<number> {
   let count = 0;
-  for (const status of liveStatuses) {
-    let pageToken = "";
-    do {
-      const filter = { namespace: of.namespace, type: of.type, status, query: `bundle = '${of.bundle}'` };
-      const page = await remote.list({ ...filter, limit: pageSize, pageToken });
-      count += page.run.length;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
-  }
+  for (const status of liveStatuses) count += (await allRuns(remote, { namespace, type, status, query: `bundle = '${bundle}'` })).length;
   return count;
 }

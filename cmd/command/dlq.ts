@@ -1,16 +1,18 @@
 /** `hop dlq list`, `show`, `replay` and `drop`: compensations that failed for good. */
-import { addressText, HopError, type RunId } from "#core/base";
+import { addressText, HopError, type RunAddress, type RunId } from "#core/base";
 import type { DeadLetter } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, namespaceName, parseCount, runAddress } from "../context.ts";
+import { type Context, type GlobalOptions, letterAddress, namespaceName, parseCount } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { failureText, shortHash, timeText } from "../event-text.ts";
-import { type ExitCode, exit, UsageError } from "../failure.ts";
+import { type ExitCode, exit } from "../failure.ts";
 import type { Listing, Output } from "../output.ts";
+import { pages } from "../pages.ts";
+import { inParallel } from "../parallel.ts";
 import { payloadBytes, type Remote } from "../remote.ts";
 import { failureJson, payloadJson } from "../shapes.ts";
 import { safeText, visible, visibleLines } from "../terminal.ts";
-import type { SelectionOptions } from "./run-selection.ts";
+import type { SelectionOptions, Verb } from "./run-selection.ts";
 import { onEach } from "./workflow-act.ts";
 
 export interface DlqListOptions extends GlobalOptions {
@@ -20,6 +22,8 @@ export interface DlqListOptions extends GlobalOptions {
 const limitDefault = 100;
 const limitMax = 100_000;
 const pageSize = 100;
+/** Descriptions that are asked for at a time. */
+const askedMax = 16;
 
 /** A dead letter and the run's name that it is of. */
 interface Letter extends DeadLetter {
@@ -33,30 +37,32 @@ export async function dlqList(context: Context, options: DlqListOptions): Promis
   const limit = parseCount(options.limit, "limit", { min: 1, max: limitMax }) ?? limitDefault;
   const namespace = namespaceName(options, context.env);
   return withRemote(context, options, async (remote) => {
-    const letters: Letter[] = [];
-    for await (const found of lettersOf(remote, namespace)) {
-      letters.push(...found);
-      if (letters.length > limit) break;
-    }
+    const letters = await lettersOf(remote, namespace, limit + 1);
     context.output.list(letters.slice(0, limit), listing());
     if (letters.length > limit && context.output.isForPeople) context.output.say("There are more: list them with --limit");
     return exit.ok;
   });
 }
 
-/** Those of one run's name after the other; a name is met once for each of its runs that has some. */
-async function* lettersOf(remote: Remote, namespace: string): AsyncGenerator<Letter[]> {
+/** At least `wanted` where there are so many. A name is met once for each of its runs that has some. */
+async function lettersOf(remote: Remote, namespace: string, wanted: number): Promise<Letter[]> {
+  const letters: Letter[] = [];
   const seen = new Set<string>();
-  let pageToken = "";
-  do {
-    const page = await remote.list({ namespace, deadLetters: true, limit: pageSize, pageToken });
-    for (const { run } of page.run) {
-      if (seen.has(run)) continue;
-      seen.add(run);
-      yield (await remote.describe(run)).deadLetter.map((letter) => ({ ...letter, run: run as RunId }));
-    }
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
+  const withSome = async (pageToken: string) => {
+    const { run, nextPageToken } = await remote.list({ namespace, deadLetters: true, limit: pageSize, pageToken });
+    return { items: run, next: nextPageToken };
+  };
+  for await (const rows of pages(withSome)) {
+    const fresh = new Set(rows.map(({ run }) => run as RunId)).difference(seen);
+    for (const run of fresh) seen.add(run);
+    const found = await inParallel([...fresh], askedMax, async (run) => {
+      const { deadLetter } = await remote.describe(run);
+      return deadLetter.map((letter) => ({ ...letter, run }));
+    });
+    letters.push(...found.flat());
+    if (letters.length >= wanted) break;
+  }
+  return letters;
 }
 
 function listing(): Listing<Letter> {
@@ -96,14 +102,9 @@ function letterJson(letter: Letter) {
 }
 
 export async function dlqShow(context: Context, options: GlobalOptions, text: string): Promise<ExitCode> {
-  if (!/^[0-9]{1,15}@./s.test(text)) {
-    throw new UsageError(`Cannot use ${JSON.stringify(text)} as a dead letter: want NUMBER@NAMESPACE:INSTANCE`, {
-      next: "see them with `hop dlq list`",
-    });
-  }
-  const id = runAddress(text, options, context.env);
+  const address = letterAddress(text, options, context.env);
   return withRemote(context, options, async (remote) => {
-    const letter = await find(remote, id);
+    const letter = await find(remote, address);
     const input = await payloadBytes(remote, letter.input);
     const { output } = context;
     if (output.format === "ids") output.line(idOf(letter));
@@ -113,21 +114,18 @@ export async function dlqShow(context: Context, options: GlobalOptions, text: st
   });
 }
 
-async function find(remote: Remote, id: string): Promise<Letter> {
-  const [, number = "", name = id] = /^([0-9]+)@(.*)$/s.exec(id) ?? [];
-  const run = name as RunId;
-  const found = (await remote.describe(run)).deadLetter.find(({ letter }) => String(letter) === number);
+async function find(remote: Remote, address: RunAddress): Promise<Letter> {
+  const { run, ticket: number } = address;
+  const found = (await remote.describe(run)).deadLetter.find(({ letter }) => letter === number);
   if (found !== undefined) return { ...found, run };
   throw new HopError(
     "DEAD_LETTER_NOT_FOUND",
-    `Cannot show dead letter ${id}: there is none, or it was replayed or dropped; see \`hop dlq list\``,
+    `Cannot show dead letter ${addressText(address)}: there is none, or it was replayed or dropped; see \`hop dlq list\``,
   );
 }
 
 function show(output: Output, letter: Letter, input: Uint8Array): void {
-  const field = (name: string, value: string) => {
-    if (value !== "") output.line(`${output.paint("bold", name.padEnd(12))} ${value}`);
-  };
+  const field = (name: string, value: string) => output.field(name, value, 12);
   field("letter", visible(idOf(letter)));
   field("run", `${visible(letter.run)}, generation ${letter.generation}`);
   field("type", visible(letter.type));
@@ -145,17 +143,17 @@ function show(output: Output, letter: Letter, input: Uint8Array): void {
 }
 
 /** Dead letters are named one by one. */
-const noFilter = { name: "Act on", statuses: [] };
+const onLetters: Verb = { name: "Act on", statuses: [], addressOf: (...named) => addressText(letterAddress(...named)) };
 
 export function dlqReplay(context: Context, options: SelectionOptions, letters: string[]): Promise<ExitCode> {
-  return onEach(context, options, letters, noFilter, async (remote, letter) => {
+  return onEach(context, options, letters, onLetters, async (remote, letter) => {
     await remote.replayDeadLetter(letter);
     return { said: `Dead letter ${visible(letter)} is executed again`, json: { letter, replaying: true } };
   });
 }
 
 export function dlqDrop(context: Context, options: SelectionOptions, letters: string[]): Promise<ExitCode> {
-  return onEach(context, options, letters, noFilter, async (remote, letter) => {
+  return onEach(context, options, letters, onLetters, async (remote, letter) => {
     await remote.dropDeadLetter(letter, options.reason ?? "");
     return { said: `Dropped dead letter ${visible(letter)}`, json: { letter, dropped: true } };
   });

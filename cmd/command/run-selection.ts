@@ -1,8 +1,9 @@
 /** Which runs an act is for: those that were named, or all that fit a filter, after a question. */
-import { RunStatus } from "#proto";
+import { openStatuses, RunStatus } from "#proto";
 import { type Context, type GlobalOptions, namespaceName, runAddress } from "../context.ts";
 import { UsageError } from "../failure.ts";
 import { readStdin } from "../input.ts";
+import { allRuns } from "../pages.ts";
 import { agreed } from "../question.ts";
 import type { Remote } from "../remote.ts";
 import { parseStatus, statusWord } from "../status.ts";
@@ -21,18 +22,17 @@ export interface SelectionOptions extends GlobalOptions {
 export interface Verb {
   readonly name: string;
   readonly statuses: readonly number[];
+  /** The address of what a person names; left out: of a run. */
+  readonly addressOf?: (text: string, options: GlobalOptions, env: Context["env"]) => string;
 }
 
 export const verbs = {
-  cancel: { name: "Cancel", statuses: [RunStatus.running, RunStatus.paused, RunStatus.blocked] },
-  terminate: { name: "Terminate", statuses: [RunStatus.running, RunStatus.paused, RunStatus.blocked] },
+  cancel: { name: "Cancel", statuses: openStatuses },
+  terminate: { name: "Terminate", statuses: openStatuses },
   pause: { name: "Pause", statuses: [RunStatus.running] },
   unpause: { name: "Unpause", statuses: [RunStatus.paused] },
   retry: { name: "Retry", statuses: [RunStatus.blocked] },
-  signal: { name: "Signal", statuses: [RunStatus.running, RunStatus.paused, RunStatus.blocked] },
 } as const satisfies Record<string, Verb>;
-
-const pageSize = 1000;
 
 /** Who named no runs means those that fit the filter. Throws `UsageError` for both, or neither. */
 export function isByFilter(options: SelectionOptions, names: readonly string[]): boolean {
@@ -57,8 +57,13 @@ export function isByFilter(options: SelectionOptions, names: readonly string[]):
   return given.length > 0;
 }
 
-/** The runs' addresses, `-` standing for those on standard input, one a line. */
-export async function namedRuns(context: Context, options: GlobalOptions, names: readonly string[]): Promise<string[]> {
+/** The addresses of what is named, `-` standing for names on standard input, one a line. */
+export async function namedRuns(
+  context: Context,
+  options: GlobalOptions,
+  names: readonly string[],
+  { addressOf = runAddress }: Verb,
+): Promise<string[]> {
   const all: string[] = [];
   for (const name of names) {
     if (name !== "-") all.push(name);
@@ -71,7 +76,7 @@ export async function namedRuns(context: Context, options: GlobalOptions, names:
       );
   }
   if (all.length === 0) throw new UsageError("Cannot act on runs: none were named on standard input");
-  return all.map((name) => runAddress(name, options, context.env));
+  return all.map((name) => addressOf(name, options, context.env));
 }
 
 /** The runs that fit the filter and that the act can be done to; none where the person did not agree. */
@@ -85,19 +90,8 @@ export async function filteredRuns(context: Context, remote: Remote, options: Se
   const statuses = wanted === RunStatus.unspecified ? verb.statuses : [wanted];
   const runs: string[] = [];
   for (const status of statuses) {
-    let pageToken = "";
-    do {
-      const page = await remote.list({
-        namespace,
-        status,
-        type: options.type ?? "",
-        query: options.query ?? "",
-        limit: pageSize,
-        pageToken,
-      });
-      for (const { run } of page.run) runs.push(run);
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    const filter = { namespace, status, type: options.type ?? "", query: options.query ?? "" };
+    for (const { run } of await allRuns(remote, filter)) runs.push(run);
   }
   const where = options.query === undefined ? "" : ` where ${visible(options.query)}`;
   const what = `${options.type === undefined ? "" : ` of ${visible(options.type)}`}${where} in namespace ${namespace} that ${runs.length === 1 ? "is" : "are"} ${statuses.map(statusWord).join(" or ")}`;

@@ -1,7 +1,6 @@
 /** `hop schedule list`, `show` and `preview`. */
-import { HopError, namespaceOf, type RunId, toHex } from "#core/base";
+import { HopError, namespaceOf, type RunId, toHex, type ZoneReader } from "#core/base";
 import { dueMsOf, fires, specProblem } from "#core/schedule";
-import { IntlZones } from "#node";
 import {
   type DescribeReply,
   decodeScheduleSpec,
@@ -20,6 +19,7 @@ import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
 import type { Output } from "../output.ts";
+import { inParallel } from "../parallel.ts";
 import type { Remote } from "../remote.ts";
 import { outcomeWord, overlapWord } from "../schedule/names.ts";
 import { timesText } from "../schedule/spec-text.ts";
@@ -41,7 +41,6 @@ const listMax = 1000;
 const previewMax = 1000;
 /** Descriptions that are asked for at a time. */
 const askedMax = 16;
-const zones = new IntlZones();
 
 const addressOf = (row: Pick<RunSummary, "run">) => row.run.replace(/^sched\//, "") as RunId;
 
@@ -74,16 +73,12 @@ export async function scheduleList(context: Context, options: ListOptions): Prom
 }
 
 async function described(remote: Remote, rows: readonly RunSummary[]): Promise<Row[]> {
-  const found: Row[] = [];
-  for (let at = 0; at < rows.length; at += askedMax) {
-    const asked = rows.slice(at, at + askedMax).map(async (row): Promise<Row[]> => {
-      const id = addressOf(row);
-      const state = await stateOf(remote, id);
-      return state === undefined ? [] : [{ id, state }];
-    });
-    found.push(...(await Promise.all(asked)).flat());
-  }
-  return found;
+  const found = await inParallel(rows, askedMax, async (row): Promise<Row[]> => {
+    const id = addressOf(row);
+    const state = await stateOf(remote, id);
+    return state === undefined ? [] : [{ id, state }];
+  });
+  return found.flat();
 }
 
 /** Undefined: it was deleted meanwhile. */
@@ -156,22 +151,19 @@ export async function scheduleShow(context: Context, options: GlobalOptions, nam
 function show(output: Output, { id, reply, state }: Row & { readonly reply: DescribeReply }): void {
   const { config, paused, pauseReason, waiting, recent } = state;
   const { spec, action, policy, note = "" } = config ?? {};
-  const field = (name: string, value: string) => {
-    if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
-  };
   const counts = state.counts ?? { started: 0, skipped: 0, missed: 0, refused: 0 };
-  field("schedule", visible(id));
-  field("starts", visible(action?.type ?? ""));
-  field("times", timesOf(state));
-  if ((spec?.jitterMs ?? 0) > 0) field("jitter", `up to ${formatDuration(spec?.jitterMs ?? 0)}`);
-  field("overlap", overlapWord(policy?.overlap ?? 0));
-  field("catch up", `what is due for ${formatDuration(policy?.catchUpMs ?? 0)} at most`);
-  field("note", visibleLines(note));
-  field("next", paused ? `paused${pauseReason === "" ? "" : `: ${visibleLines(pauseReason)}`}` : nextText(state));
-  if (reply.pending.length > 0) field("live", reply.pending.map(({ to }) => visible(to)).join(", "));
-  if (waiting.length > 0) field("waiting", `${waiting.length} instants`);
-  field("so far", `${counts.started} started, ${counts.skipped} skipped, ${counts.missed} missed, ${counts.refused} refused`);
-  field("history", `${reply.size} events, root ${toHex(reply.root)}`);
+  output.field("schedule", visible(id));
+  output.field("starts", visible(action?.type ?? ""));
+  output.field("times", timesOf(state));
+  if ((spec?.jitterMs ?? 0) > 0) output.field("jitter", `up to ${formatDuration(spec?.jitterMs ?? 0)}`);
+  output.field("overlap", overlapWord(policy?.overlap ?? 0));
+  output.field("catch up", `what is due for ${formatDuration(policy?.catchUpMs ?? 0)} at most`);
+  output.field("note", visibleLines(note));
+  output.field("next", paused ? `paused${pauseReason === "" ? "" : `: ${visibleLines(pauseReason)}`}` : nextText(state));
+  if (reply.pending.length > 0) output.field("live", reply.pending.map(({ to }) => visible(to)).join(", "));
+  if (waiting.length > 0) output.field("waiting", `${waiting.length} instants`);
+  output.field("so far", `${counts.started} started, ${counts.skipped} skipped, ${counts.missed} missed, ${counts.refused} refused`);
+  output.field("history", `${reply.size} events, root ${toHex(reply.root)}`);
   if (recent.length === 0) return;
   output.line("");
   output.table(fireColumns(namespaceOf(id)), recent.toReversed());
@@ -198,10 +190,12 @@ export async function schedulePreview(context: Context, options: PreviewOptions,
   const spec =
     isGiven || id === undefined ? complete(specOf(options)) : await withRemote(context, options, (remote) => specAt(remote, id, options));
   const after = options.after === undefined ? Date.now() : pointOf(options.after, "--after");
+  // Zones come with the whole of a node, which no other of these commands needs.
+  const { zones } = await import("#node");
   const problem = specProblem(spec, zones, after);
   if (problem !== undefined) throw new UsageError(`Cannot preview the schedule: ${problem}`);
   const count = parseCount(options.count, "count", { min: 1, max: previewMax }) ?? 10;
-  showInstants(context.output, spec, instants(spec, id ?? "", { after, count }));
+  showInstants(context.output, { spec, zones }, instants({ spec, zones, id: id ?? "" }, { after, count }));
   return exit.ok;
 }
 
@@ -213,13 +207,21 @@ async function specAt(remote: Remote, id: RunId, options: TimeOptions): Promise<
   return complete(specOf(options, schedule?.config?.spec));
 }
 
-function instants(spec: ScheduleSpec, id: string, { after, count }: { readonly after: number; readonly count: number }): Previewed[] {
-  return fires(spec, zones, after, count).map(({ atMs, change = "" }) => {
-    return { atMs, dueMs: dueMsOf({ spec, zones, id }, atMs), change };
+interface InZones {
+  readonly spec: ScheduleSpec;
+  readonly zones: ZoneReader;
+}
+
+function instants(
+  table: InZones & { readonly id: string },
+  { after, count }: { readonly after: number; readonly count: number },
+): Previewed[] {
+  return fires(table.spec, table.zones, after, count).map(({ atMs, change = "" }) => {
+    return { atMs, dueMs: dueMsOf(table, atMs), change };
   });
 }
 
-function showInstants(output: Output, spec: ScheduleSpec, found: readonly Previewed[]): void {
+function showInstants(output: Output, { spec, zones }: InZones, found: readonly Previewed[]): void {
   const zone = spec.zone === "" ? "UTC" : spec.zone;
   const aheadMs = (atMs: number) => (spec.zone === "" ? 0 : (zones.offsetMs(spec.zone, atMs) ?? 0));
   output.list(found, {

@@ -1,7 +1,15 @@
 /** `hop schedule create`, `update`, `pause`, `resume`, `trigger`, `backfill` and `delete`. */
 import type { RunId } from "#core/base";
 import { HopError, namespaceOf } from "#core/base";
-import { InstantOutcome, type ScheduleCommandInit, type ScheduleConfig, type ScheduleConfigInit, type ScheduleReply } from "#proto";
+import {
+  InstantOutcome,
+  type OverlapName,
+  overlapPolicies,
+  type ScheduleCommandInit,
+  type ScheduleConfig,
+  type ScheduleConfigInit,
+  type ScheduleReply,
+} from "#proto";
 import { withRemote } from "../connect.ts";
 import { type Context, type GlobalOptions, runId } from "../context.ts";
 import { parseDuration } from "../duration.ts";
@@ -9,7 +17,7 @@ import { timeText } from "../event-text.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
 import { readInput } from "../input.ts";
 import type { Remote } from "../remote.ts";
-import { type OverlapName, outcomeWord, overlapNames } from "../schedule/names.ts";
+import { outcomeWord } from "../schedule/names.ts";
 import { pointOf, specOf, type TimeOptions } from "../schedule/times.ts";
 import { visible } from "../terminal.ts";
 
@@ -53,7 +61,7 @@ async function configOf(options: ConfigOptions & { readonly type?: string }, bef
     },
     policy: {
       ...before?.policy,
-      ...(overlap === undefined ? {} : { overlap: overlapNames[overlap] }),
+      ...(overlap === undefined ? {} : { overlap: overlapPolicies[overlap] }),
       ...(catchUp === undefined ? {} : { catchUpMs: parseDuration(catchUp, "--catch-up") }),
     },
     note: note ?? before?.note,

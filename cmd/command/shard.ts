@@ -116,15 +116,14 @@ const replicaColumns = (shard: ShardInfo): readonly Column<ReplicaInfo>[] => [
 ];
 
 function show(output: Output, shard: ShardInfo): void {
-  const field = (name: string, value: string) => output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
-  field("shard", shard.shard === 0 ? "0, placement" : String(shard.shard));
-  field("keys", shard.range);
+  output.field("shard", shard.shard === 0 ? "0, placement" : String(shard.shard));
+  output.field("keys", shard.range);
   // Placement has no leadership lease.
   const lease = shard.epoch === 0 ? "" : `, epoch ${shard.epoch}, term ${shard.term}`;
-  field("leader", shard.leader === 0 ? output.paint("yellow", "none") : `node ${shard.leader}${lease}`);
-  field("log", told(shard, `${shard.lastIndex} entries, ${bytesText(shard.bytes)}, ${rateText(shard)}`));
-  if (shard.change !== "") field("under way", visible(shard.change));
-  field("reported", shard.reportedMs === 0 ? "never" : timeText(shard.reportedMs));
+  output.field("leader", shard.leader === 0 ? output.paint("yellow", "none") : `node ${shard.leader}${lease}`);
+  output.field("log", told(shard, `${shard.lastIndex} entries, ${bytesText(shard.bytes)}, ${rateText(shard)}`));
+  if (shard.change !== "") output.field("under way", visible(shard.change));
+  output.field("reported", shard.reportedMs === 0 ? "never" : timeText(shard.reportedMs));
   output.line("");
   output.table(replicaColumns(shard), shard.replica);
 }

@@ -13,14 +13,13 @@ export async function testkit({ output }: Context, _options: GlobalOptions, fold
     const message = `Cannot put the test kit into ${visible(folder)}: there is no package.json`;
     throw new UsageError(message, { next: "name the project's folder, or make one with `hop init`" });
   }
-  const { testingCode, testingKernel } = await extractAssets(["testkit"]);
+  const { testingCode } = await extractAssets(["testkit"]);
   const from = dirname(dirname(testingCode));
   const to = join(resolve(folder), "node_modules", "@hopskip");
   const names = ["testing", "runtime", "activity"];
   try {
     await mkdir(to, { recursive: true });
     for (const name of names) await cp(join(from, name), join(to, name), { recursive: true, force: true });
-    await cp(testingKernel, join(to, "testing", "guest-kernel.js"), { force: true });
   } catch (error) {
     throw new CommandError(exit.failed, `Cannot put the test kit into ${folder}: ${faultText(error)}`, { cause: error });
   }

@@ -9,6 +9,7 @@ import { withRemote } from "../connect.ts";
 import { type Context, orInterrupted } from "../context.ts";
 import { shortHash } from "../event-text.ts";
 import { type ExitCode, exit, exitCodeOf, UsageError } from "../failure.ts";
+import { inParallel } from "../parallel.ts";
 import type { Remote } from "../remote.ts";
 import { visible } from "../terminal.ts";
 import { filteredRuns, isByFilter, namedRuns, type SelectionOptions, type Verb, verbs } from "./run-selection.ts";
@@ -79,25 +80,32 @@ export async function onEach(
   act: Act,
 ): Promise<ExitCode> {
   const byFilter = isByFilter(options, names);
-  const named = byFilter ? [] : await namedRuns(context, options, names);
+  const named = byFilter ? [] : await namedRuns(context, options, names, verb);
   return withRemote(context, options, async (remote) => {
     const runs = byFilter ? await filteredRuns(context, remote, options, verb) : named;
-    const codes = new Set<ExitCode>();
     const progress = context.output.progress();
-    const left = runs.values();
-    let done = 0;
-    const work = async () => {
-      for (const run of left) {
-        codes.add(await onOne(context, remote, run, act));
-        if (byFilter) progress.update(`${++done} of ${runs.length}`);
-      }
-    };
-    // Those that are named are acted on in their order.
-    await Promise.all(Array.from({ length: byFilter ? openMax : 1 }, work)).finally(() => progress.done());
-    codes.delete(exit.ok);
-    // Different failures of several runs have no code in common.
-    return codes.size === 0 ? exit.ok : codes.size === 1 ? ([...codes][0] as ExitCode) : exit.failed;
+    const tell = byFilter ? (done: number) => progress.update(`${done} of ${runs.length}`) : undefined;
+    return onAll(context, remote, runs, act, tell).finally(() => progress.done());
   });
+}
+
+/** `tell`: how many are behind it; left out where runs were named, which are acted on in their order. */
+export async function onAll(
+  context: Context,
+  remote: Remote,
+  runs: readonly string[],
+  act: Act,
+  tell?: (done: number) => void,
+): Promise<ExitCode> {
+  let done = 0;
+  const codes = await inParallel(runs, tell === undefined ? 1 : openMax, async (run) => {
+    const code = await onOne(context, remote, run, act);
+    tell?.(++done);
+    return code;
+  });
+  const failures = new Set(codes.filter((code) => code !== exit.ok));
+  // Different failures of several runs have no code in common.
+  return failures.size > 1 ? exit.failed : ([...failures][0] ?? exit.ok);
 }
 
 async function onOne(context: Context, remote: Remote, id: string, act: Act): Promise<ExitCode> {

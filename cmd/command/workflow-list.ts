@@ -6,7 +6,7 @@ import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
 import type { Listing, Output } from "../output.ts";
-import type { Remote } from "../remote.ts";
+import { allRuns } from "../pages.ts";
 import { runJson } from "../shapes.ts";
 import { paintStatus, parseStatus, statusWord } from "../status.ts";
 
@@ -20,7 +20,6 @@ export interface ListOptions extends GlobalOptions {
 
 const limitDefault = 100;
 const limitMax = 1_000_000;
-const pageSize = 1000;
 /** From this width on times stand in full. */
 const wideColumns = 120;
 
@@ -32,29 +31,13 @@ export async function workflowList(context: Context, options: ListOptions): Prom
   const status = parseStatus(options.status);
   const namespace = namespaceName(options, context.env);
   return withRemote(context, options, async (remote) => {
-    const { runs, isMore } = await pages(remote, { namespace, status, type: options.type ?? "", query: options.query ?? "" }, limit);
-    context.output.list(runs, listing(context.output));
-    if (isMore && context.output.isForPeople) context.output.say(`There are more: list them with --limit or --all`);
+    const filter = { namespace, status, type: options.type ?? "", query: options.query ?? "" };
+    // One more than is wanted says whether there are more.
+    const runs = await allRuns(remote, filter, limit + 1);
+    context.output.list(runs.slice(0, limit), listing(context.output));
+    if (runs.length > limit && context.output.isForPeople) context.output.say(`There are more: list them with --limit or --all`);
     return exit.ok;
   });
-}
-
-interface Filter {
-  readonly namespace: string;
-  readonly status: number;
-  readonly type: string;
-  readonly query: string;
-}
-
-async function pages(remote: Remote, filter: Filter, limit: number): Promise<{ runs: RunSummary[]; isMore: boolean }> {
-  const runs: RunSummary[] = [];
-  let pageToken = "";
-  do {
-    const page = await remote.list({ ...filter, limit: Math.min(pageSize, limit - runs.length), pageToken });
-    for (const run of page.run) runs.push(run);
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "" && runs.length < limit);
-  return { runs, isMore: pageToken !== "" };
 }
 
 function listing(output: Output): Listing<RunSummary> {

@@ -62,26 +62,27 @@ async function resultBytes(remote: Remote, reply: DescribeReply): Promise<Uint8A
 
 function show(output: Output, run: RunSummary, reply: DescribeReply, known: Known): void {
   const { name, result, lacksWorker } = known;
-  const field = (name: string, value: string) => {
-    if (value !== "") output.line(`${output.paint("bold", name.padEnd(10))} ${value}`);
-  };
-  field("run", visible(run.run));
-  if (run.generation > 0) field("generation", String(run.generation));
-  field("type", visible(run.type));
-  if (reply.startedBy !== undefined) field("parent", visible(starterText(reply.startedBy)));
-  field("status", paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""));
-  field("note", visibleLines(run.note));
-  for (const [name, value] of Object.entries(searchableOf(run))) field("searchable", `${name} = ${visible(JSON.stringify(value))}`);
-  if (run.startedMs > 0) field("started", timeText(run.startedMs));
-  if (run.closedMs > 0) field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
-  if (reply.deadlineAtMs > 0) field("deadline", timeText(reply.deadlineAtMs));
-  if (run.bundle.length > 0) field("bundle", shortHash(run.bundle));
+  output.field("run", visible(run.run));
+  if (run.generation > 0) output.field("generation", String(run.generation));
+  output.field("type", visible(run.type));
+  if (reply.startedBy !== undefined) output.field("parent", visible(starterText(reply.startedBy)));
+  output.field(
+    "status",
+    paintStatus(output.paint, run.status, statusWord(run.status)) + (reply.cancelRequested ? " (cancel requested)" : ""),
+  );
+  output.field("note", visibleLines(run.note));
+  for (const [name, value] of Object.entries(searchableOf(run))) output.field("searchable", `${name} = ${visible(JSON.stringify(value))}`);
+  if (run.startedMs > 0) output.field("started", timeText(run.startedMs));
+  if (run.closedMs > 0)
+    output.field("ended", `${timeText(run.closedMs)}, after ${formatDuration(Math.max(0, run.closedMs - run.startedMs))}`);
+  if (reply.deadlineAtMs > 0) output.field("deadline", timeText(reply.deadlineAtMs));
+  if (run.bundle.length > 0) output.field("bundle", shortHash(run.bundle));
   const gone = reply.expiredEnd === 0 ? "" : `; retention took the first ${reply.expiredEnd} away, see \`hop audit\``;
-  field("history", `${reply.size} events, root ${toHex(reply.root)}${gone}`);
-  if (result !== undefined) field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
-  else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) field("outcome", outcomeText(reply.outcome));
-  if (reply.deadLetter.length > 0) field("dead", `${reply.deadLetter.length} compensations failed for good, see \`hop dlq list\``);
-  if (lacksWorker) field("waits for", "a worker: none that runs workflows is connected");
+  output.field("history", `${reply.size} events, root ${toHex(reply.root)}${gone}`);
+  if (result !== undefined) output.field("result", result.length === 0 ? "null" : visible(safeText(new TextDecoder().decode(result))));
+  else if (reply.outcome !== undefined && hasEnded(reply.outcome.status)) output.field("outcome", outcomeText(reply.outcome));
+  if (reply.deadLetter.length > 0) output.field("dead", `${reply.deadLetter.length} compensations failed for good, see \`hop dlq list\``);
+  if (lacksWorker) output.field("waits for", "a worker: none that runs workflows is connected");
   if (reply.pending.length > 0) {
     output.line("");
     output.table(pendingColumns, reply.pending);

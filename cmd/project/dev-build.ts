@@ -7,6 +7,7 @@
 import { toHex } from "#core/base";
 import { RunStatus } from "#proto";
 import { CommandError } from "../failure.ts";
+import { allRuns } from "../pages.ts";
 import type { Remote } from "../remote.ts";
 import { bundleFile, checkTypes, type FileBundle } from "./bundles.ts";
 
@@ -21,7 +22,6 @@ export interface DevNews {
   blockedAgain(run: string): void;
 }
 
-const pageSize = 1000;
 /** A resumed run that blocks at once has done so by then. */
 const settleMs = 500;
 
@@ -81,20 +81,15 @@ export class DevBuild {
   /** Resumes the runs of a type that are blocked on other code than the newest: the same code would stop where it did. */
   async #resumeBlocked(type: string, newest: string): Promise<string[]> {
     const resumed: string[] = [];
-    let pageToken = "";
-    do {
-      const page = await this.#remote.list({ namespace: this.#namespace, status: RunStatus.blocked, type, limit: pageSize, pageToken });
-      for (const { run, bundle } of page.run) {
-        if (toHex(bundle) === newest) continue;
-        try {
-          await this.#remote.resume({ run, newest: true });
-          resumed.push(run);
-        } catch (error) {
-          this.#news.failed(new Error(`Cannot resume ${run} on the new code of ${type}: ${(error as Error).message}`, { cause: error }));
-        }
+    for (const { run, bundle } of await allRuns(this.#remote, { namespace: this.#namespace, status: RunStatus.blocked, type })) {
+      if (toHex(bundle) === newest) continue;
+      try {
+        await this.#remote.resume({ run, newest: true });
+        resumed.push(run);
+      } catch (error) {
+        this.#news.failed(new Error(`Cannot resume ${run} on the new code of ${type}: ${(error as Error).message}`, { cause: error }));
       }
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    }
     return resumed;
   }
 

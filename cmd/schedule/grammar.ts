@@ -1,15 +1,7 @@
 /** The grammar of `hop schedule`. */
 import { type Command, Option } from "commander";
-import type { Handler } from "../context.ts";
-import { overlapNames } from "./names.ts";
-
-/** What the whole grammar lends to a part of it. */
-export interface GrammarTools {
-  readonly root: Command;
-  readonly sub: (parent: Command, usage: string, description: string) => Command;
-  readonly clientOptions: (command: Command) => Command;
-  readonly handle: <Options, Operands extends unknown[]>(command: Command, load: () => Promise<Handler<Options, Operands>>) => Command;
-}
+import { overlapPolicies } from "#proto";
+import type { GrammarParts } from "../message-commands.ts";
 
 function timeOptions(command: Command): Command {
   return command
@@ -41,7 +33,7 @@ function configOptions(command: Command): Command {
       .option("--deadline <duration>", "longest time that each run may take")
       .addOption(
         new Option("--overlap <policy>", "what an instant does while a run of the schedule is live (skip when unset)").choices(
-          Object.keys(overlapNames),
+          Object.keys(overlapPolicies),
         ),
       )
       .option("--catch-up <duration>", "how late a start may be after an outage (1d when unset); what was due before is missed")
@@ -49,13 +41,13 @@ function configOptions(command: Command): Command {
   );
 }
 
-export function scheduleCommands({ root, sub, clientOptions, handle }: GrammarTools): void {
+export function scheduleCommands(root: Command, { sub, withOptions, handle }: GrammarParts): void {
   const schedule = sub(root, "schedule", "start runs at times: cron in a time zone, intervals, instants");
   const leaf = (usage: string, description: string) => sub(schedule, usage, description);
   const changes = () => import("../command/schedule.ts");
   const views = () => import("../command/schedule-show.ts");
   handle(
-    clientOptions(
+    withOptions(
       configOptions(
         leaf("create <id> <type>", "make a schedule that starts workflow <type>").option("--paused", "it fires when it is resumed"),
       ),
@@ -63,33 +55,33 @@ export function scheduleCommands({ root, sub, clientOptions, handle }: GrammarTo
     async () => (await changes()).scheduleCreate,
   );
   handle(
-    clientOptions(
+    withOptions(
       configOptions(leaf("update <id>", "change what is given, and keep the rest").option("--type <name>", "workflow that it starts")),
     ),
     async () => (await changes()).scheduleUpdate,
   );
   handle(
-    clientOptions(leaf("list", "list schedules, newest first").option("--limit <count>", "at most this many (100 when unset)")),
+    withOptions(leaf("list", "list schedules, newest first").option("--limit <count>", "at most this many (100 when unset)")),
     async () => (await views()).scheduleList,
   );
-  handle(clientOptions(leaf("show <id>", "show a schedule and what its last instants came to")), async () => (await views()).scheduleShow);
+  handle(withOptions(leaf("show <id>", "show a schedule and what its last instants came to")), async () => (await views()).scheduleShow);
   const reason = "why, for its history";
   handle(
-    clientOptions(leaf("pause <id>", "no instant fires until it is resumed").option("--reason <text>", reason)),
+    withOptions(leaf("pause <id>", "no instant fires until it is resumed").option("--reason <text>", reason)),
     async () => (await changes()).schedulePause,
   );
   handle(
-    clientOptions(
+    withOptions(
       leaf("resume <id>", "go on with the next instant; those that passed are not made up for").option("--reason <text>", reason),
     ),
     async () => (await changes()).scheduleResume,
   );
   handle(
-    clientOptions(leaf("trigger <id>", "start a run now, paused or not").option("--reason <text>", reason)),
+    withOptions(leaf("trigger <id>", "start a run now, paused or not").option("--reason <text>", reason)),
     async () => (await changes()).scheduleTrigger,
   );
   handle(
-    clientOptions(
+    withOptions(
       leaf("backfill <id>", "start runs for instants that have passed, one after the other")
         .requiredOption("--from <time>", "first instant, such as 2026-02-03T04:05:06Z, or how long ago, such as 2d")
         .requiredOption("--to <time>", "not that instant or later")
@@ -98,11 +90,11 @@ export function scheduleCommands({ root, sub, clientOptions, handle }: GrammarTo
     async () => (await changes()).scheduleBackfill,
   );
   handle(
-    clientOptions(leaf("delete <id>", "end a schedule; its runs go on").option("--reason <text>", reason)),
+    withOptions(leaf("delete <id>", "end a schedule; its runs go on").option("--reason <text>", reason)),
     async () => (await changes()).scheduleDelete,
   );
   handle(
-    clientOptions(
+    withOptions(
       timeOptions(
         leaf("preview [id]", "print when times fire, and which are affected by a change of clocks; needs a server for <id> only")
           .option("--count <count>", "how many (10 when unset)")

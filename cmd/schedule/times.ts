@@ -55,11 +55,7 @@ function policies({ zone, skipped, repeated }: TimeOptions): ScheduleSpecInit {
 }
 
 /** A time such as 2026-02-03T04:05:06Z, in milliseconds since 1970; or how long ago, such as 2h. */
-export function pointOf(text: string, name: string): number {
-  const at = momentOf(text, name, Date.now());
-  if (at === undefined) throw new UsageError(`Cannot use ${name}: it is empty`);
-  return at;
-}
+export const pointOf = (text: string, name: string): number => momentOf(text, name, Date.now());
 
 /** What the zone's clocks show: `2026-03-29 03:00:00 +02:00`. */
 export function localText(atMs: number, aheadMs: number): string {

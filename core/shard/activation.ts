@@ -30,7 +30,7 @@ import { remind } from "./reminders.ts";
 import { refuseBlocked } from "./replies.ts";
 import { freeTask, offerFirst } from "./tasks.ts";
 
-const knownKinds: ReadonlySet<number> = new Set(Object.values(CommandKind).filter((kind) => kind !== CommandKind.unspecified));
+export const knownKinds: ReadonlySet<number> = new Set(Object.values(CommandKind).filter((kind) => kind !== CommandKind.unspecified));
 
 /** Failed activations in a row after which the run is blocked. */
 const strikesMax = 3;
@@ -141,7 +141,7 @@ function excess(live: LiveRun, { kind, name }: Command): string | undefined {
 }
 
 /** Operations on other runs. */
-const isRemote = (kind: number): boolean =>
+export const isRemote = (kind: number): boolean =>
   kind === CommandKind.sendSignal ||
   kind === CommandKind.awaitResult ||
   kind === CommandKind.spawn ||

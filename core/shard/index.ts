@@ -1,4 +1,5 @@
 /** A shard: decide, append, apply, and say what is to be done. */
+export { isRemote, knownKinds } from "./activation.ts";
 export { changeOf, type Leadership } from "./changes.ts";
 export type { Checkpoint, CheckpointRow } from "./checkpoint.ts";
 export type { AppliedChange, HeaderAsOf, ShardOptions } from "./context.ts";

@@ -47,13 +47,10 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
     case "consume":
       return { ...envelope, kind: "consume", value: { run, generation: command.generation } };
     case "cancel":
-      return { ...envelope, kind: "cancel", value: { run, reason: command.reason } };
     case "terminate":
-      return { ...envelope, kind: "terminate", value: { run, reason: command.reason } };
     case "pause":
-      return { ...envelope, kind: "pause", value: { run, reason: command.reason } };
     case "unpause":
-      return { ...envelope, kind: "unpause", value: { run, reason: command.reason } };
+      return { ...envelope, kind: command.kind, value: { run, reason: command.reason } };
     case "resume":
       return { ...envelope, kind: "resume", value: { run, bundle: command.bundle } };
     case "replay-letter":
@@ -114,7 +111,6 @@ export function commandOf(message: ForwardedCommand): Command {
     case "consume":
       return { kind: "consume", run: addressOf(message.value.run).run, generation: message.value.generation };
     case "cancel":
-      return { kind: "cancel", ...addressOf(message.value.run), reason: message.value.reason };
     case "terminate":
     case "pause":
     case "unpause":

@@ -1,6 +1,6 @@
 /** Whether a replica is over because its group, as far as this node or placement heard of it, has none on this node. */
 import { inRange } from "#core/base";
-import { holders } from "#core/placement";
+import { holders, type ShardEntry } from "#core/placement";
 import { membersOf } from "#core/raft";
 import type { ShardReplica } from "./shard-replica.ts";
 import type { ReplicaSurroundings } from "./surroundings.ts";
@@ -31,14 +31,20 @@ export class Departure {
 
   /** Whether it is, as of the last look. */
   isOver(): boolean {
-    const { self, placement } = this.around;
-    const entry = placement.entry(this.own.shard);
+    const entry = this.around.placement.entry(this.own.shard);
     // It was merged away after it had left this node, whose replica would be in the way of its neighbour's.
     if (entry === undefined) return this.isTold() || this.isLeftOver();
-    if (entry.wanted.includes(self) || holders(entry).includes(self)) return false;
+    if (this.isExpected(entry)) return false;
     return this.isTold() || (this.mayBeForgotten() && this.silentLooks >= silentLooksMax);
   }
 
+  /** Placement wants it here, or was told that it is. */
+  private isExpected(entry: ShardEntry): boolean {
+    const { self } = this.around;
+    return entry.wanted.includes(self) || holders(entry).includes(self);
+  }
+
+  /** The group itself says that it is no member. */
   private isTold(): boolean {
     const { conf } = this.own.replica;
     return conf.voters.length > 0 && !membersOf(conf).includes(this.around.self);
@@ -46,9 +52,8 @@ export class Departure {
 
   /** The group goes on without it and does not talk to it any more: what placement was told of a later membership says so. */
   private mayBeForgotten(): boolean {
-    const { self, placement } = this.around;
-    const entry = placement.entry(this.own.shard);
-    if (entry === undefined || entry.wanted.includes(self) || holders(entry).includes(self) || this.isTold()) return false;
+    const entry = this.around.placement.entry(this.own.shard);
+    if (entry === undefined || this.isExpected(entry) || this.isTold()) return false;
     return entry.configIndex > this.own.replicaSet().configIndex;
   }
 

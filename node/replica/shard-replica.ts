@@ -14,7 +14,7 @@ import { Checkpointer } from "../shard/checkpointer.ts";
 import { PhysicalClock } from "../shard/physical-clock.ts";
 import { ShardHost } from "../shard/shard-host.ts";
 import { onceSoon, tickAt } from "../timing.ts";
-import { IntlZones } from "../zones.ts";
+import { zones } from "../zones.ts";
 import { Births, isSplit } from "./births.ts";
 import { Ending } from "./ending.ts";
 import type { Group } from "./group.ts";
@@ -24,15 +24,13 @@ import { type Built, Replica, type ReplicaKind } from "./replica.ts";
 import type { Lease, ReplicaSurroundings } from "./surroundings.ts";
 import { TrimRound } from "./trim.ts";
 
-/** Replicas share what they know of zones. */
-const zones = new IntlZones();
 const leaseRetryMs = 50;
 const reconcileMs = 100;
 /** Of a shard at which nothing is to be done: five hundred of them cost next to nothing. */
 const reconcileMsMax = 3200;
 const finishMs = 2;
-/** Before a disk that refused to write is asked again. */
-const unsyncedMs = 500;
+/** Before a disk that could not be read is asked again. */
+const unreadMs = 500;
 /** Read of the saved states in one go, for checks. */
 const statePartBytes = 256 << 10;
 /** States that stay in memory of a shard that is led here, however idle. */
@@ -69,7 +67,7 @@ export class ShardReplica {
     this.trimming = new TrimRound(shard, around, this.gone.signal);
     this.reconciler = new Reconciler(this, around);
     this.ending = new Ending(this, around);
-    this.carryOutLater = onceSoon(around.timing, unsyncedMs, () => this.carryOut());
+    this.carryOutLater = onceSoon(around.timing, unreadMs, () => this.carryOut());
     this.applySoon = onceSoon(around.timing, finishMs, () => this.replica.resumeApplying());
     const kind: ReplicaKind<ShardMachine> = {
       build: () => this.build(),

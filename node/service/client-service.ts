@@ -5,7 +5,7 @@
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunAddress, RunId } from "#core/base";
 import { asSeq, errorText, HopError, isSchedule, limits, runOf, runPartition, schedulePartition } from "#core/base";
-import type { DeployedType, Route } from "#core/placement";
+import type { Deploy, DeployedType, Route } from "#core/placement";
 import type {
   BlobChunkInit,
   DeploymentInit,
@@ -22,7 +22,7 @@ import type {
   StreamItemInit,
   StreamRequest,
 } from "#proto";
-import { RunStatus } from "#proto";
+import { liveStatuses, RunStatus } from "#proto";
 import { type Connection, serveConnections, sessionCodec } from "#proto/connection";
 import { clientMethods, sessionPath } from "#proto/descriptors";
 import type { Router } from "../cluster/router.ts";
@@ -50,11 +50,7 @@ export interface RunIndex {
 /** Deployments as the service reads and changes them. */
 export interface DeploymentRegistry {
   deployments(namespace: string): DeployedType[];
-  deploy(
-    identity: Identity,
-    namespace: string,
-    deploy: { readonly bundle: Uint8Array; readonly size: number; readonly types: readonly string[]; readonly held?: boolean },
-  ): Promise<number>;
+  deploy(identity: Identity, namespace: string, deploy: Deploy): Promise<number>;
   route(identity: Identity, namespace: string, route: Route): Promise<DeployedType>;
 }
 
@@ -70,7 +66,7 @@ export interface ClientServiceParts {
 
 const blobChunkBytes = 1 << 20;
 /** What a history that is followed may go on from. */
-const open: ReadonlySet<number> = new Set([RunStatus.running, RunStatus.blocked, RunStatus.paused, RunStatus.compensating]);
+const live: ReadonlySet<number> = new Set(liveStatuses);
 
 export class ClientService {
   private readonly parts: ClientServiceParts;
@@ -223,7 +219,7 @@ export class ClientService {
       yield* this.historyUntil(partition, seq, state);
       seq = Math.max(seq, state.size);
       const status = state.summary?.status ?? RunStatus.unspecified;
-      const isLive = open.has(status);
+      const isLive = live.has(status);
       if (!request.follow || !isLive || call.gone.aborted) return;
       await this.parts.router.changed(partition, asSeq(seq), call.gone);
       if (call.gone.aborted) return;

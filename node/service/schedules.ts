@@ -1,5 +1,5 @@
 /** What is asked of schedules, checked; and previews, which need no shard. */
-import { HopError, instanceOf, limits } from "#core/base";
+import { HopError, instanceOf, limits, utf8Bytes } from "#core/base";
 import { dueMsOf, fires, specProblem } from "#core/schedule";
 import type { Command } from "#core/shard";
 import {
@@ -13,10 +13,9 @@ import {
   type ScheduleCommand,
   type ScheduleConfig,
 } from "#proto";
-import { IntlZones } from "../zones.ts";
+import { zones } from "../zones.ts";
 import { bad, checkAddress, checkMs, checkName, checkText } from "./validate.ts";
 
-const zones = new IntlZones();
 /** A run's name is the schedule's id with the instant behind it. */
 const idBytesMax = 200;
 const previewMax = 1000;
@@ -27,7 +26,7 @@ export function checkSchedule(m: ScheduleCommand): Extract<Command, { kind: "sch
   const doing = `${m.kind === "unknown" ? "change" : m.kind} a schedule`;
   const { run, ticket } = checkAddress(doing, m.schedule, "schedule");
   if (ticket > 0) throw bad(doing, "schedule", "holds a ticket, want namespace:id");
-  if (new TextEncoder().encode(instanceOf(run)).length > idBytesMax) throw bad(doing, "schedule", `is longer than ${idBytesMax} bytes`);
+  if (utf8Bytes(instanceOf(run)) > idBytesMax) throw bad(doing, "schedule", `is longer than ${idBytesMax} bytes`);
   switch (m.kind) {
     case "create":
       return { kind: "schedule", run, ask: { ...m, value: { ...m.value, config: checkConfig(doing, m.value.config) } } };

@@ -5,6 +5,7 @@
  * what can't be taken becomes a failure that says why, for the run's code or for an operator.
  */
 import { type HopError, limits, nameProblem, parseRunId, utf8Bytes } from "#core/base";
+import { isRemote, knownKinds } from "#core/shard";
 import type { Activated, Command, Failure, Payload, TaskDone, WorkerItem } from "#proto";
 import { ActivatedStatus, CommandKind, CompensationTrigger } from "#proto";
 import { spawnProblem } from "./spawn-problem.ts";
@@ -57,22 +58,13 @@ const named: ReadonlySet<number> = new Set([
   CommandKind.compensate,
   CommandKind.callMethod,
 ]);
-const remote: ReadonlySet<number> = new Set([
-  CommandKind.sendSignal,
-  CommandKind.awaitResult,
-  CommandKind.spawn,
-  CommandKind.cancelRun,
-  CommandKind.callMethod,
-]);
-const known: ReadonlySet<number> = new Set(Object.values(CommandKind));
 
 function commandProblem(command: Command): string | undefined {
-  if (command.kind === CommandKind.unspecified || !known.has(command.kind))
-    return `is of kind ${command.kind}, which this version does not know`;
+  if (!knownKinds.has(command.kind)) return `is of kind ${command.kind}, which this version does not know`;
   const isNamed = named.has(command.kind);
   const name = isNamed ? nameProblem(command.name) : undefined;
   if (name !== undefined) return `has a name that ${name}`;
-  const address = remote.has(command.kind) ? parseRunId(command.to) : "";
+  const address = isRemote(command.kind) ? parseRunId(command.to) : "";
   if (typeof address !== "string") return `is about a run whose address ${address.problem}`;
   if (utf8Bytes(command.reason) > limits.textBytesMax) return `gives a reason of more than ${limits.textBytesMax} bytes`;
   const spawn = command.kind === CommandKind.spawn ? spawnProblem(command) : undefined;

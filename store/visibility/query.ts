@@ -11,6 +11,8 @@ import { filterOf } from "./run-filter.ts";
 import { type RunRow, rowOf, type StoredRun } from "./schema.ts";
 
 const limitDefault = 100;
+/** Schedules are named as their partitions, `sched/…`, which no run is: no namespace holds a slash. */
+const isSchedule = "(run >= 'sched/' AND run < 'sched0')";
 
 /** A row's place in the order of lists. */
 export interface PageStart {
@@ -67,7 +69,7 @@ export class RunQuery {
     const named = "only" in types ? [types.only] : types.except;
     const isWanted = "only" in types ? "type = ?" : `type NOT IN (${named.map(() => "?").join(", ")})`;
     const each = ranges.map(() => "key BETWEEN ? AND ?").join(" OR ");
-    const sql = `SELECT * FROM run AS r WHERE namespace = ? AND NOT (run >= 'sched/' AND run < 'sched0') AND closed_ms > 0 AND expired_ms = 0 AND closed_ms < ? AND ${isWanted} AND (${each || "FALSE"})
+    const sql = `SELECT * FROM run AS r WHERE namespace = ? AND NOT ${isSchedule} AND closed_ms > 0 AND expired_ms = 0 AND closed_ms < ? AND ${isWanted} AND (${each || "FALSE"})
       AND (closed_ms, run, generation) > (?, ?, ?) AND generation = (SELECT max(generation) FROM run WHERE run = r.run)
       ORDER BY closed_ms, run, generation LIMIT ?`;
     const keys = ranges.flatMap(({ first, last }) => [first, last]);
@@ -100,8 +102,7 @@ function conditions(request: ListRequest, ranges: readonly KeyRange[] | undefine
     parts.push(part);
     values.push(...those);
   };
-  // Schedules are named as their partitions, `sched/…`, which no run is: no namespace holds a slash.
-  add(request.schedules ? "run >= 'sched/' AND run < 'sched0' AND closed_ms = 0" : "NOT (run >= 'sched/' AND run < 'sched0')");
+  add(request.schedules ? `${isSchedule} AND closed_ms = 0` : `NOT ${isSchedule}`);
   if (request.namespace !== "") add("namespace = ?", request.namespace);
   if (request.status !== 0) add("status = ?", request.status);
   if (request.deadLetters) add("dead_letters > 0");

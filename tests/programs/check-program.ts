@@ -110,7 +110,7 @@ async function compare(base: Environment, live: Seen, program: Program, fault: F
   }
 }
 
-export async function execute(base: Environment, program: Program, fault: Fault): Promise<Seen> {
+async function execute(base: Environment, program: Program, fault: Fault): Promise<Seen> {
   const env = base.fresh(fault);
   const runs = new Map<string, TestRun>();
   for (const [name, code] of Object.entries(program.runs)) runs.set(name, await env.start("program", code, { instance: name }));

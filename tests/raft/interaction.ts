@@ -37,22 +37,8 @@ import {
   oldChanges,
   roleNames,
 } from "./describe.ts";
+import { appendLine, appliedLine, applyLine, type Forwarded, forwardedLine, lineOfMail, type Mail } from "./mail.ts";
 import { MemoryStorage } from "./memory-storage.ts";
-
-interface Forwarded {
-  readonly kind: "proposal";
-  readonly from: NodeId;
-  readonly to: NodeId;
-  readonly proposal: { readonly kind: RaftEntryKind; readonly data: Uint8Array };
-}
-
-interface Applied {
-  readonly kind: "applied";
-  readonly to: NodeId;
-  readonly entries: readonly Entry[];
-}
-
-type Mail = Message | Forwarded | Applied;
 
 interface Member {
   readonly id: NodeId;
@@ -473,35 +459,6 @@ export class Interaction {
     return taken.length;
   }
 }
-
-function lineOfMail(mail: Mail): Line {
-  if (mail.kind === "applied") return appliedLine(mail.to, mail.entries);
-  return mail.kind === "proposal" ? forwardedLine(mail) : lineOf(mail);
-}
-
-function forwardedLine({ from, to, proposal }: Forwarded): Line {
-  const entry: Entry = { term: asTerm(0), index: asIndex(0), ...proposal };
-  return { from: String(from), to: String(to), kind: "MsgProp", term: 0, entries: [entry] };
-}
-
-function appendLine(id: NodeId, append: Append, hard: Append["hardState"]): Line {
-  const own = hard === undefined ? { term: 0 } : { term: hard.term, vote: hard.vote, commit: hard.commit };
-  const { entries, snapshot, responses } = append;
-  return { from: String(id), to: "AppendThread", kind: "MsgStorageAppend", ...own, entries, snapshot, responses: responses.map(lineOf) };
-}
-
-function applyLine(id: NodeId, entries: readonly Entry[], isWithResponse: boolean): Line {
-  const responses = isWithResponse ? [appliedLine(id, entries)] : [];
-  return { from: String(id), to: "ApplyThread", kind: "MsgStorageApply", term: 0, entries, responses };
-}
-
-const appliedLine = (id: NodeId, entries: readonly Entry[]): Line => ({
-  from: "ApplyThread",
-  to: String(id),
-  kind: "MsgStorageApplyResp",
-  term: 0,
-  entries,
-});
 
 /** Lines that the other implementation's logger wrote. */
 const loggerLine = /^\s*(DEBUG|INFO|WARN|ERROR) /;

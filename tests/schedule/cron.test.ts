@@ -2,11 +2,10 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { fires, nextFire, parseCron } from "#core/schedule";
-import { IntlZones } from "#node";
+import { zones } from "#node";
 import { RepeatedTime, type ScheduleSpec, SkippedTime } from "#proto";
 
 const vectors = join(import.meta.dir, "..", "vectors", "cron");
-const zones = new IntlZones();
 const empty: ScheduleSpec = {
   cron: [],
   zone: "",

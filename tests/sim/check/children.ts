@@ -17,7 +17,7 @@ const keyOf = ({ partition, generation, op }: Omit<StartedBy, "number">) => `${p
 const isRun = (partition: string) => partition.startsWith("run/");
 
 export class Children {
-  readonly counts = { spawned: 0, closed: 0, attached: 0, refused: 0 };
+  readonly counts = { spawned: 0 };
   /** By parent, its generation and operation. */
   private readonly spawns = new Map<string, Spawn>();
   /** What parents that ended owe their children, and whether those have it. */
@@ -56,14 +56,11 @@ export class Children {
   }
 
   afterEvents(record: LogBody): void {
-    for (const { sender, generation, op, kind, refusal } of record.taken) {
+    for (const { sender, generation, op, kind } of record.taken) {
       if (!isRun(sender)) continue;
       const key = keyOf({ partition: sender, generation, op });
       if (kind === MessageKind.cancel || kind === MessageKind.terminate) this.close(key);
-      if (kind !== MessageKind.start) continue;
-      this.take(key, sender);
-      if (refusal === "") this.counts.attached++;
-      else this.counts.refused++;
+      if (kind === MessageKind.start) this.take(key, sender);
     }
   }
 
@@ -104,7 +101,6 @@ export class Children {
     const key = this.starters.get(ticket > 0 ? `${e.partition} ${ticket}` : e.partition);
     const isByParent = key !== undefined && this.closes.has(key) && e.issuer === "run";
     claim("closedByParent", isByParent, () => `${e.partition} seq ${e.seq} of kind ${e.kind} is of ${key}, whose parent goes on`);
-    this.counts.closed++;
     this.close(key);
   }
 

@@ -22,11 +22,9 @@ interface Table {
 }
 
 export class Schedules {
-  readonly counts = { fired: 0, missed: 0, started: 0 };
   private readonly tables = new Map<string, Table>();
   /** Runs that schedules asked for, and how often one was started so. */
   private readonly runs = new Map<string, number>();
-
   private readonly refused = new Set<string>();
 
   event(at: PartitionJournal, e: JournalEvent): void {
@@ -74,7 +72,6 @@ export class Schedules {
         claim("overlapKept", isAlone, () => `${partition} starts ${to} while operations ${[...table.live].join()} are live`);
         this.runs.set(to, 0);
         table.live.add(op);
-        this.counts.started++;
         return;
       }
       case Kind.childStarted:
@@ -100,7 +97,6 @@ export class Schedules {
   ): void {
     this.isNext(e, table, body.atMs, body.next, body.atMs);
     claim(rule, e.timeMs >= table.next.dueMs, () => `${e.partition} fires for ${body.atMs} at ${e.timeMs}, due is ${table.next.dueMs}`);
-    this.counts.fired++;
     this.dealt(e, table, body);
     table.next = body.next ?? table.next;
   }
@@ -119,7 +115,6 @@ export class Schedules {
     );
     const window = table.config.policy?.catchUpMs ?? 0;
     claim(rule, e.timeMs > body.lastMs + window, () => `${e.partition} gives ${body.lastMs} up at ${e.timeMs}, its window is ${window}`);
-    this.counts.missed += body.count;
     table.next = body.next ?? table.next;
   }
 

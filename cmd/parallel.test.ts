@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { firstFound, inParallel } from "../../cmd/cold/parallel.ts";
+import { firstFound, inParallel } from "./parallel.ts";
 
 test("inParallel() keeps the order of the items, and to the count", async () => {
   let running = 0;
