@@ -29,6 +29,12 @@ export interface TaskRoadParts {
   readonly note: (what: string, fields: Record<string, string | number>) => void;
 }
 
+/** What was said, and how it is taken where it was said. */
+interface Word {
+  readonly item: TaskItem;
+  readonly here: TakeHere;
+}
+
 const budgetMs = 30_000;
 const retryMsMin = 10;
 const retryMsMax = 500;
@@ -38,7 +44,8 @@ const underWayMax = 10_000;
 
 export class TaskRoad {
   private readonly parts: TaskRoadParts;
-  private underWay = 0;
+  /** The newest that was said of a kind about a delivery: a worker says its results again on each new stream, and one of them is enough. */
+  private readonly underWay = new Map<string, Word>();
 
   constructor(parts: TaskRoadParts) {
     this.parts = parts;
@@ -51,16 +58,21 @@ export class TaskRoad {
     const partition = runPartition(run);
     if (this.takeHere(partition, item, here)) return;
     // Progress that is late is of no use.
-    if (this.underWay >= underWayMax) return this.parts.note("task result dropped: too many are on their way to other nodes", { run });
-    this.underWay++;
-    void this.carry(partition, item, workerId, here).finally(() => this.underWay--);
+    const key = keyOf(item);
+    const isUnderWay = this.underWay.has(key);
+    if (!isUnderWay && this.underWay.size >= underWayMax)
+      return this.parts.note("task result dropped: too many are on their way to other nodes", { run });
+    this.underWay.set(key, { item, here });
+    if (!isUnderWay) void this.carry(partition, key, workerId).finally(() => this.underWay.delete(key));
   }
 
-  private async carry(partition: Partition, item: TaskItem, workerId: string, here: TakeHere): Promise<void> {
+  private async carry(partition: Partition, key: string, workerId: string): Promise<void> {
     const { timing } = this.parts;
-    const untilMs = timing.monotonicMs() + (item.kind === "heartbeat" ? callMsMax : budgetMs);
+    const newest = () => this.underWay.get(key) as Word;
+    const untilMs = timing.monotonicMs() + (newest().item.kind === "heartbeat" ? callMsMax : budgetMs);
     for (let pauseMs = retryMsMin; ; pauseMs = Math.min(pauseMs * 2, retryMsMax)) {
       let last = "no node leads its shard";
+      const { item, here } = newest();
       try {
         if (this.takeHere(partition, item, here) || (await this.forward(partition, item, workerId))) return;
       } catch (error) {
@@ -103,4 +115,9 @@ export class TaskRoad {
     });
     return true;
   }
+}
+
+function keyOf({ kind, value: { token } }: TaskItem): string {
+  const { run = "", generation = 0, op = 0, attempt = 0, delivery = 0, epoch = 0 } = token ?? {};
+  return `${kind} ${run} ${generation}.${op}.${attempt}.${delivery} ${epoch}`;
 }
