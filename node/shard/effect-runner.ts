@@ -24,6 +24,9 @@ export class EffectRunner {
   private readonly targets: EffectTargets;
   private gated: Gated[] = [];
   private gatedReplays = 0;
+  /** Effects whose barrier is reached, while they are run: what one of them causes here comes behind the others. */
+  private ready: Effect[] = [];
+  private isRunning = false;
 
   constructor(targets: EffectTargets) {
     this.targets = targets;
@@ -39,13 +42,14 @@ export class EffectRunner {
     let waits = false;
     for (const effect of effects) {
       const { after } = effect;
-      if (after.until === "now" || after.index <= durableIndex) this.run(effect);
+      if (after.until === "now" || after.index <= durableIndex) this.ready.push(effect);
       else {
         this.gated.push({ index: after.index, effect });
         if (effect.kind === "replay") this.gatedReplays++;
         waits = true;
       }
     }
+    this.runReady();
     return waits;
   }
 
@@ -54,15 +58,26 @@ export class EffectRunner {
     const { gated } = this;
     if (gated.length === 0) return;
     let kept = 0;
-    const ready: Effect[] = [];
     for (const each of gated) {
-      if (each.index <= durableIndex) ready.push(each.effect);
-      else gated[kept++] = each;
+      if (each.index > durableIndex) gated[kept++] = each;
+      else {
+        this.ready.push(each.effect);
+        if (each.effect.kind === "replay") this.gatedReplays--;
+      }
     }
     gated.length = kept;
-    for (const effect of ready) {
-      if (effect.kind === "replay") this.gatedReplays--;
-      this.run(effect);
+    this.runReady();
+  }
+
+  /** A message to a run of this node, or a reply, may bring the next step before the effects of this one have left. */
+  private runReady(): void {
+    if (this.isRunning || this.ready.length === 0) return;
+    this.isRunning = true;
+    try {
+      for (let i = 0; i < this.ready.length; i++) this.run(this.ready[i] as Effect);
+    } finally {
+      this.ready = [];
+      this.isRunning = false;
     }
   }
 

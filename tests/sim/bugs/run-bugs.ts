@@ -348,4 +348,13 @@ export const runBugs: readonly PlantedBug[] = [
     ["streamStands"],
     [71],
   ),
+  bug(
+    "next-step-overtakes",
+    "What a message brings while effects leave overtakes those behind it",
+    "node/shard/effect-runner.ts",
+    "after.index <= durableIndex) this.ready.push(effect);",
+    "after.index <= durableIndex) this.run(effect);",
+    ["staleTokenNeverCommits"],
+    [51],
+  ),
 ];
