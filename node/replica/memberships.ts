@@ -1,7 +1,7 @@
 /** Memberships of a group since the last checkpoint: one that is saved names the membership as of its own index. */
 import { asIndex, type Index } from "#core/base";
 import type { ReplicaSet } from "#core/placement";
-import { type ConfState, noConf } from "#core/raft";
+import { type ConfState, membersOf, noConf } from "#core/raft";
 import { birthIndex } from "./births.ts";
 
 interface Membership {
@@ -31,6 +31,12 @@ export class Memberships {
   /** A checkpoint at `index` is saved: what was before it is not asked for again. */
   saved(index: number): void {
     while (this.list.length > 1 && (this.list[1] as Membership).index <= index) this.list.shift();
+  }
+
+  /** Whether all members of the newest one are in `conf`. */
+  areIn(conf: ConfState): boolean {
+    const members = membersOf(conf);
+    return membersOf(this.newest.conf).every((each) => members.includes(each));
   }
 
   /** Index of the newest one. */

@@ -263,15 +263,17 @@ export class ShardReplica {
   private snapshotMeta() {
     const { checkpoint, log } = this.around;
     const meta = checkpoint.meta(this.shard);
-    // Older states may be of keys that another shard of the new member has, or of a membership without it.
-    const from = Math.max(this.replica.machine.changedIndex, this.memberships.newestIndex);
-    if (meta === undefined || meta.appliedIndex < from) {
-      this.hastenCheckpoint(from);
+    const { changedIndex } = this.replica.machine;
+    const conf = meta === undefined ? noConf : (fromBytes(decodeConfState, meta.conf) as unknown as ConfState);
+    // Older states may be of keys that another shard of the new member has, or of a membership without it. One that all members
+    // are of is enough: what would be newer may have to wait for a commit, and that one for who waits for the states.
+    if (meta === undefined || meta.appliedIndex < changedIndex || !this.memberships.areIn(conf)) {
+      this.hastenCheckpoint(Math.max(changedIndex, this.memberships.newestIndex));
       return undefined;
     }
     const index = asIndex(meta.appliedIndex);
     const term = log.term(this.shard, index);
-    return term === undefined ? undefined : { index, term, conf: fromBytes(decodeConfState, meta.conf) as unknown as ConfState };
+    return term === undefined ? undefined : { index, term, conf };
   }
 
   /** A member waits for a snapshot: where nothing changes, nothing would be saved. */

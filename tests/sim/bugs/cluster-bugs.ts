@@ -214,4 +214,13 @@ export const clusterBugs: readonly PlantedBug[] = [
       "Error",
     ],
   ),
+  bug(
+    "states-wait-for-a-commit",
+    "A member that needs a snapshot to be of a quorum is given none before the newest membership is saved",
+    "node/replica/shard-replica.ts",
+    "!this.memberships.areIn(conf)) {",
+    "meta.appliedIndex < this.memberships.newestIndex) {",
+    ["endsInTime"],
+    [14],
+  ),
 ];
