@@ -73,6 +73,7 @@ const commands: Readonly<Record<string, CommandInit>> = {
   callMethod: { kind: CommandKind.callMethod, op: 9, to: "shop:a", name: "withdraw", payload: data(3), propagates: true, inCall: 4 },
   answerCall: { kind: CommandKind.answerCall, op: 4, failure, rejected: true },
   setSearchable: { kind: CommandKind.setSearchable, op: 10, name: "customer", searchable: '"ann"' },
+  yieldChunk: { kind: CommandKind.yieldChunk, op: 11, payload: data({ token: "päid" }) },
 };
 
 const plan = { ms: 0, fails: 0, hangs: 0, isFatal: false, beatMs: 0 };
