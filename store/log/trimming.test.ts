@@ -307,8 +307,10 @@ function tear({ path: before, durable, write }: Crash, after: Crash, prng: Prng)
   const last = numbersIn(before).at(-1) as number;
   // A file comes or goes when the write has come to the disk.
   if (numbersIn(before).join() !== numbersIn(after.path).join() || file !== basename(fileOf(last))) return undefined;
+  const bytes = fs.readFileSync(join(after.path, file));
+  // A sync may have come between, and the write not to the disk yet.
+  if (bytes.length < at + count) return undefined;
   const path = copyTo(newDir(), after.path);
-  const bytes = fs.readFileSync(join(path, file));
   bytes.fill(0, at + 8 * prng.below(Math.ceil(count / 8)), at + count);
   fs.writeFileSync(join(path, file), bytes);
   return { path, durable, first: after.first };
