@@ -8,7 +8,7 @@
  */
 import { asIndex, assert, bytesEqual, InvariantError, inRange, type Key, noBytes, type Partition } from "#core/base";
 import { followEvent } from "#core/merkle";
-import { applyEvent, attentionMs, decodeBody, isConnected, isLive, isOpen, isSettled, saveRun } from "#core/run";
+import { applyEvent, attentionMs, decodeBody, isLive, isSettled, saveRun } from "#core/run";
 import {
   decodeEvent,
   decodeRecord,
@@ -26,6 +26,7 @@ import { encodeHeader } from "./header.ts";
 import { isInUse, type LiveRun } from "./live-run.ts";
 import { recoverFacts } from "./message-facts.ts";
 import { leaveWorker } from "./outcome.ts";
+import { disconnectMs } from "./waits.ts";
 
 export interface CheckpointRow {
   readonly partition: Partition;
@@ -158,8 +159,8 @@ function settlesSilently(live: LiveRun): boolean {
 
 function mayLeave(ctx: ShardContext, live: LiveRun): boolean {
   if (isInUse(live) || live.undelivered.length > 0 || ctx.unassigned.has(live)) return false;
-  // Its consumers have left, and may come back; that is soon known.
-  if (isOpen(live.run) && isConnected(live.run)) return false;
+  // Whether its consumers come back is soon known.
+  if (disconnectMs(live) < Number.POSITIVE_INFINITY) return false;
   return attentionMs(live.run) >= ctx.horizonMs;
 }
 

@@ -17,7 +17,7 @@ import { onCall } from "./calls.ts";
 import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import { onLetterCommand } from "./dead-letters.ts";
-import { type Command, partitionOfCommand } from "./input.ts";
+import { type Command, type CommandOf, partitionOfCommand } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveWorker, ticketed } from "./outcome.ts";
 import { onPause } from "./pause.ts";
@@ -25,8 +25,6 @@ import { askQuery } from "./queries.ts";
 import { refuseBehind, reject, respond } from "./replies.ts";
 import { onSchedule } from "./schedules.ts";
 import { awaitResult, onConsume, wait } from "./waits.ts";
-
-type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
 export function onCommand(ctx: ShardContext, request: RequestId, identity: Identity, command: Command): void {
   const partition = partitionOfCommand(command);

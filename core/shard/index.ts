@@ -2,6 +2,7 @@
 export { isRemote, knownKinds } from "./activation.ts";
 export { changeOf, type Leadership } from "./changes.ts";
 export type { Checkpoint, CheckpointRow } from "./checkpoint.ts";
+export { verbs } from "./contention.ts";
 export type { AppliedChange, HeaderAsOf, ShardOptions } from "./context.ts";
 export type { DueHistory } from "./expiry.ts";
 export { bornHeader, decodeHeader, encodeHeader, type SavedShard, type ShardBirth } from "./header.ts";
@@ -9,4 +10,5 @@ export { type Command, type Input, type LetterCommand, mayAppend, partitionOfCom
 export type { LiveRun } from "./live-run.ts";
 export { type Reunited, signalsTo } from "./reunion.ts";
 export { digestOf, type HistoryEnd, type Sending, type ShardFigures, ShardMachine } from "./shard.ts";
+export { taskKey } from "./tasks.ts";
 export { disconnectMs } from "./waits.ts";

@@ -40,6 +40,8 @@ export type Command =
   | { readonly kind: "schedule"; readonly run: RunId; readonly ask: ScheduleCommand }
   | LetterCommand;
 
+export type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
+
 /** The partition that decides the command. */
 export const partitionOfCommand = ({ kind, run }: Command): Partition => (kind === "schedule" ? schedulePartition(run) : runPartition(run));
 

@@ -8,8 +8,8 @@ import type { LiveRun, LiveTask } from "./live-run.ts";
 import { remind } from "./reminders.ts";
 import { partitionOfToken } from "./token.ts";
 
-/** Names one delivery among the tasks of a session. */
-const taskKey = (run: string, token: Omit<TaskToken, "run" | "epoch">) =>
+/** Names one delivery of a task. */
+export const taskKey = (run: string, token: Omit<TaskToken, "run" | "epoch">) =>
   `${run}#${token.generation}.${token.op}.${token.attempt}.${token.delivery}`;
 
 /** The operation's current delivery, with nobody yet; it takes the place of the one before. */

@@ -7,13 +7,11 @@ import { findStart, isClosed, isConnected, isOpen, refuseUnknown, type Target } 
 import { EventKind, type Identity, RunStatus } from "#proto";
 import { forgetCaller } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
-import type { Command } from "./input.ts";
+import type { CommandOf } from "./input.ts";
 import type { LiveRun, Waiter } from "./live-run.ts";
 import { answer, tellEnding } from "./outcome.ts";
 import { remind } from "./reminders.ts";
 import { refuseBlocked, reject } from "./replies.ts";
-
-type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
 export function awaitResult(ctx: ShardContext, request: RequestId, live: LiveRun, command: CommandOf<"await-result">): void {
   const target = { ticket: command.ticket ?? 0, generation: command.generation ?? 0 };

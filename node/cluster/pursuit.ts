@@ -1,6 +1,6 @@
 /** One command on its way to a leader that takes it. */
 import type { Reply, ShardId } from "#core/base";
-import { type Command, partitionOfCommand } from "#core/shard";
+import { type Command, partitionOfCommand, verbs as runVerbs } from "#core/shard";
 import { asHopError } from "../service/status.ts";
 import type { Gate, Waiter } from "./gate.ts";
 import type { Known } from "./remote-shard.ts";
@@ -166,19 +166,4 @@ export class Pursuit implements Waiter {
   }
 }
 
-const verbs: Readonly<Record<Command["kind"], string>> = {
-  start: "start",
-  signal: "signal",
-  query: "query",
-  call: "call a method of",
-  "await-result": "wait for",
-  consume: "consume the stream of",
-  cancel: "cancel",
-  terminate: "terminate",
-  pause: "pause",
-  unpause: "unpause",
-  resume: "retry",
-  schedule: "change schedule",
-  "replay-letter": "replay a dead letter of",
-  "drop-letter": "drop a dead letter of",
-};
+const verbs: Readonly<Record<Command["kind"], string>> = { ...runVerbs, start: "start", schedule: "change schedule" };

@@ -34,24 +34,28 @@ export async function* consumeStream(source: StreamSource, { fromOffset, generat
     throw new HopError("RUN_QUEUED", `Cannot consume the stream of ${summary.run}: it waits in its queue, and has no run yet`);
   const newest = summary?.generation ?? 0;
   const wanted = generation === 0 ? newest : generation;
-  const end = new End(source.consume(wanted));
+  const end = source.consume(wanted);
+  const known = new AbortController();
+  const settle = () => known.abort();
+  end.then(settle, settle);
+  const stirred = AbortSignal.any([source.gone, known.signal]);
   let at = Math.max(fromOffset, wanted === newest ? firstSeq : 0);
   for (;;) {
     // What is there once the end is known is all that comes.
-    const { isKnown } = end;
+    const isEndKnown = known.signal.aborted;
     const { size, expiredEnd } = await source.state();
     at = Math.max(at, expiredEnd);
     for await (const { event, seq } of eventsOf(source, at, size)) {
       at = seq + 1;
       const { kind, payload } = event;
       if (kind === EventKind.runStarted && fromBytes(decodeRunStarted, payload).generation > wanted)
-        return yield { kind: "end", value: await end.reply };
+        return yield { kind: "end", value: await end };
       if (kind !== EventKind.chunkYielded) continue;
       const { chunk, refused } = fromBytes(decodeChunkYielded, payload);
       if (!refused) yield { kind: "chunk", value: { offset: seq, chunk } };
     }
-    if (isKnown) return yield { kind: "end", value: await end.reply };
-    await source.changed(asSeq(at), AbortSignal.any([source.gone, end.signal]));
+    if (isEndKnown) return yield { kind: "end", value: await end };
+    await source.changed(asSeq(at), stirred);
     if (source.gone.aborted) return;
   }
 }
@@ -65,26 +69,5 @@ async function* eventsOf(source: StreamSource, from: number, size: number) {
       if (seq >= size) return;
       yield { event: fromBytes(decodeEvent, bytes), seq: seq++ };
     }
-  }
-}
-
-/** How the run ended, or why that can't be known. */
-class End {
-  readonly reply: Promise<ResultReplyInit>;
-  isKnown = false;
-  private readonly known = new AbortController();
-
-  constructor(reply: Promise<ResultReplyInit>) {
-    this.reply = reply;
-    const settle = () => {
-      this.isKnown = true;
-      this.known.abort();
-    };
-    reply.then(settle, settle);
-  }
-
-  /** Aborts when it is known. */
-  get signal(): AbortSignal {
-    return this.known.signal;
   }
 }

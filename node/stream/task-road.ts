@@ -6,7 +6,8 @@
  * the run took it, because a result that is lost keeps its task waiting.
  */
 import { HopError, type NodeId, type Partition, parseRunId, runPartition, type ShardId } from "#core/base";
-import { encodeForwardedTask, toBytes, type WorkerItem } from "#proto";
+import { taskKey } from "#core/shard";
+import { encodeForwardedTask, type TaskToken, toBytes, type WorkerItem } from "#proto";
 import type { LocalShards } from "../cluster/local-shards.ts";
 import type { Router } from "../cluster/router.ts";
 import { taskCall } from "../cluster/shard-service.ts";
@@ -52,13 +53,14 @@ export class TaskRoad {
   }
 
   bring(item: TaskItem, workerId: string, here: TakeHere): void {
-    const run = parseRunId(item.value.token?.run ?? "");
+    const { token } = item.value;
+    const run = parseRunId(token?.run ?? "");
     // A token that names no run fences nothing and frees nothing.
-    if (typeof run !== "string") return;
+    if (token === undefined || typeof run !== "string") return;
     const partition = runPartition(run);
     if (this.takeHere(partition, item, here)) return;
     // Progress that is late is of no use.
-    const key = keyOf(item);
+    const key = keyOf(item.kind, token);
     const isUnderWay = this.underWay.has(key);
     if (!isUnderWay && this.underWay.size >= underWayMax)
       return this.parts.note("task result dropped: too many are on their way to other nodes", { run });
@@ -117,7 +119,4 @@ export class TaskRoad {
   }
 }
 
-function keyOf({ kind, value: { token } }: TaskItem): string {
-  const { run = "", generation = 0, op = 0, attempt = 0, delivery = 0, epoch = 0 } = token ?? {};
-  return `${kind} ${run} ${generation}.${op}.${attempt}.${delivery} ${epoch}`;
-}
+const keyOf = (kind: TaskItem["kind"], token: TaskToken) => `${kind} ${taskKey(token.run, token)} ${token.epoch}`;

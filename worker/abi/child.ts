@@ -1,5 +1,14 @@
 /** Children in a history: what spawned them, and what their guest is told of their start. */
-import { type ChildStarted, type CommandInit, CommandKind, decodeChildSpawned, fromBytes, ParentClosePolicy, type Payload } from "#proto";
+import {
+  type ChildStarted,
+  type CommandInit,
+  CommandKind,
+  closePolicyNames,
+  decodeChildSpawned,
+  fromBytes,
+  ParentClosePolicy,
+  type Payload,
+} from "#proto";
 
 export interface RecordedSpawn {
   readonly op: number;
@@ -35,11 +44,7 @@ export function startPayload({ generation, ticket, attached }: ChildStarted): Pa
   return { data: encoder.encode(JSON.stringify({ generation, ticket, attached })), ref: undefined };
 }
 
-const policies: Record<number, string> = {
-  [ParentClosePolicy.terminate]: "terminate",
-  [ParentClosePolicy.cancel]: "cancel",
-  [ParentClosePolicy.abandon]: "abandon",
-};
+const policies: Readonly<Record<number, string>> = closePolicyNames;
 
 /** In words; `input` is the payload in words. */
 export function spawnText(spawn: Pick<RecordedSpawn, "to" | "type" | "contention" | "closePolicy">, input: string): string {

@@ -94,8 +94,7 @@ function agree(recorded: Asked, command: CommandInit): boolean {
       return isOf(command, CommandKind.awaitSignal, recorded) && command.name === recorded.name;
     case "send-signal":
       return (
-        command.kind === CommandKind.sendSignal &&
-        command.op === recorded.op &&
+        isOf(command, CommandKind.sendSignal, recorded) &&
         command.to === recorded.to &&
         (command.child ?? 0) === recorded.child &&
         command.name === recorded.name &&
@@ -106,20 +105,14 @@ function agree(recorded: Asked, command: CommandInit): boolean {
     case "cancel-run":
       return isOf(command, CommandKind.cancelRun, recorded) && command.to === recorded.to && (command.child ?? 0) === recorded.child;
     case "set-searchable":
-      return (
-        command.kind === CommandKind.setSearchable &&
-        command.op === recorded.op &&
-        command.name === recorded.name &&
-        recorded.value === command.searchable
-      );
+      return isOf(command, CommandKind.setSearchable, recorded) && command.name === recorded.name && recorded.value === command.searchable;
     case "yield-chunk":
       return isOf(command, CommandKind.yieldChunk, recorded) && samePayload(recorded.chunk, command.payload);
     case "await-result":
       return isOf(command, CommandKind.awaitResult, recorded) && command.to === recorded.to;
     case "call-method":
       return (
-        command.kind === CommandKind.callMethod &&
-        command.op === recorded.op &&
+        isOf(command, CommandKind.callMethod, recorded) &&
         command.to === recorded.to &&
         command.name === recorded.name &&
         (command.propagates ?? false) === recorded.propagates &&
@@ -137,7 +130,7 @@ function agree(recorded: Asked, command: CommandInit): boolean {
     case "compensate":
       return sameCompensation(recorded, command);
     case "withdraw-compensation":
-      return command.kind === CommandKind.withdrawCompensation && command.op === recorded.op;
+      return isOf(command, CommandKind.withdrawCompensation, recorded);
     case "complete":
       return command.kind === CommandKind.complete && samePayload(recorded.result, command.payload);
     case "fail":

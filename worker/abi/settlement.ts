@@ -4,16 +4,13 @@ import {
   decodeChildEnded,
   decodeChildStarted,
   decodeChunkYielded,
-  decodeFailure,
   decodeMethodCallAnswered,
   decodeResultReceived,
   decodeSignalSettled,
   EventKind,
-  encodeFailure,
   type Failure,
   fromBytes,
   type Payload,
-  toBytes,
 } from "#proto";
 import { startPayload } from "./child.ts";
 
@@ -23,10 +20,14 @@ export interface Settlement {
   readonly failure: Failure | undefined;
 }
 
-const disconnected = toBytes(encodeFailure, {
+const disconnected: Failure = {
   type: "StreamDisconnectedError",
   message: "Those who consumed the run's stream have left it: nobody is given the chunk",
-});
+  stack: "",
+  details: undefined,
+  nonRetryable: false,
+  cause: undefined,
+};
 
 /** Undefined for events of other kinds. Throws `CodecError`. */
 export function settlementOf(kind: number, body: Uint8Array): Settlement | undefined {
@@ -35,7 +36,7 @@ export function settlementOf(kind: number, body: Uint8Array): Settlement | undef
       return { ...fromBytes(decodeSignalSettled, body), result: undefined };
     case EventKind.chunkYielded: {
       const { op, refused } = fromBytes(decodeChunkYielded, body);
-      return { op, result: undefined, failure: refused ? fromBytes(decodeFailure, disconnected) : undefined };
+      return { op, result: undefined, failure: refused ? disconnected : undefined };
     }
     case EventKind.cancelSettled:
       return { ...fromBytes(decodeCancelSettled, body), result: undefined };

@@ -4,7 +4,7 @@ import {
   InstantOutcome,
   type ListReply,
   type ListRequestInit,
-  OverlapPolicy,
+  overlapPolicies,
   RepeatedTime,
   type ScheduleCommandInit,
   type ScheduleConfigInit,
@@ -76,15 +76,6 @@ export interface PreviewedTime {
   readonly change: "" | "skipped" | "repeated";
 }
 
-const overlaps: Readonly<Record<Overlap, number>> = {
-  skip: OverlapPolicy.skip,
-  "buffer-one": OverlapPolicy.bufferOne,
-  "buffer-all": OverlapPolicy.bufferAll,
-  "cancel-other": OverlapPolicy.cancelOther,
-  "terminate-other": OverlapPolicy.terminateOther,
-  "allow-all": OverlapPolicy.allowAll,
-};
-
 /** As the wire has it. */
 function specOf(times: ScheduleTimes): ScheduleSpecInit {
   const { cron = [], zone, skipped = "next", repeated = "first", everyMs, offsetMs, at = [], from, until, jitterMs } = times;
@@ -107,7 +98,7 @@ function configOf<W extends WorkflowRef>(options: ScheduleOptions<W>): ScheduleC
   return {
     spec: specOf(options),
     action: { type: typeName(workflow), input: toPayload(input), deadlineMs },
-    policy: { overlap: overlaps[overlap], catchUpMs },
+    policy: { overlap: overlapPolicies[overlap], catchUpMs },
     note,
   };
 }
