@@ -194,6 +194,8 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     waitedFor,
     cluster: client.cluster,
     schedules: client.schedules,
+    channels: client.channels,
+    sendToChannel: (value) => client.ask<"channel">({ kind: "channel", value }, true),
     start: (request) => {
       // With a key, a start whose reply was lost can be sent again and meets its own run.
       const idempotencyKey = request.idempotencyKey ?? `run-${randomUUID()}`;
@@ -216,8 +218,10 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),
-    history: ({ run = "", fromSeq = 0, follow = false, schedule = false }) => client.history(run, { fromSeq, follow, schedule }),
-    stream: ({ run = "", fromOffset = 0, generation = 0 }) => client.stream(run, { fromOffset, generation }),
+    history: ({ run = "", fromSeq = 0, follow = false, schedule = false, channel = false }) =>
+      client.history(run, { fromSeq, follow, schedule, channel }),
+    stream: ({ run = "", fromOffset = 0, generation = 0, channel = false, untilNow = false }) =>
+      client.stream(run, { fromOffset, generation, channel, untilNow }),
     deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [], held = false }) =>
       client.deploy({ namespace, code, types, held }),
     routeDeployment: (request) => client.route(request),

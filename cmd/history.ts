@@ -52,6 +52,7 @@ import {
   type HistoryExpired,
   type Identity,
 } from "#proto";
+import { channelKinds } from "./channel/events.ts";
 import { childKinds, starterText } from "./child-events.ts";
 import { compensationKinds } from "./compensation-events.ts";
 import { formatDuration } from "./duration.ts";
@@ -169,6 +170,7 @@ const kinds: Record<number, Kind> = {
   ...methodKinds,
   ...placementKinds,
   ...scheduleKinds,
+  ...channelKinds,
 };
 
 /** What was taken away, and by whose word. */

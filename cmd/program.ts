@@ -6,6 +6,7 @@
  */
 import { Command, Option } from "commander";
 import { actCommands, runFilter } from "./act-commands.ts";
+import { channelCommands } from "./channel/grammar.ts";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
 import { deploymentCommands } from "./deployment-commands.ts";
 import { dlqCommands } from "./dlq-commands.ts";
@@ -99,6 +100,7 @@ export function program(contextOf: ContextOf, finish: Finish): Command {
   serverCommands(root, grammar);
   runCommands(root, grammar);
   workflowCommands(root, grammar);
+  channelCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   scheduleCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   dlqCommands(root, { sub, withOptions: clientOptions, handle: grammar.handle.bind(grammar) });
   auditCommands(root, grammar);
@@ -275,6 +277,7 @@ function auditCommands(root: Command, grammar: Grammar): void {
   const audit = sub(root, "audit [run]", "check a run's history to the byte, and print who did what when")
     .option("--proof <file>", "write a proof that one event is part of the history")
     .option("--schedule", "[run] is the name of a schedule, whose history is meant; needs a server")
+    .option("--channel", "[run] is the name of a channel, whose history is meant; needs a server")
     .option("--seq <number>", "with --proof: the event's number (the last one when unset)")
     .option("--save-root <file>", "keep the history's root in a file, to check against later")
     .option("--root <file>", "check that the history still begins as it did under a kept root")

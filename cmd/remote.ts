@@ -7,6 +7,8 @@ import { bytesEqual, HopError, toHex } from "#core/base";
 import {
   type CallReply,
   type CallRequestInit,
+  type ChannelCommandInit,
+  type ChannelReply,
   type Deployment,
   type DeployReply,
   type DeployRequestInit,
@@ -33,7 +35,7 @@ import {
   type StreamItem,
   type StreamRequestInit,
 } from "#proto";
-import type { ClusterClient, ScheduleClient } from "#sdk/client";
+import type { ChannelClient, ClusterClient, ScheduleClient } from "#sdk/client";
 import { sha256 } from "./audit/hasher.ts";
 import { failureText } from "./event-text.ts";
 import { type ExitCode, exit } from "./failure.ts";
@@ -48,6 +50,9 @@ export interface Remote {
   /** For those who run the cluster. */
   readonly cluster: ClusterClient;
   readonly schedules: ScheduleClient;
+  readonly channels: ChannelClient;
+  /** Over the stream that requests share. */
+  sendToChannel(command: ChannelCommandInit): Promise<ChannelReply>;
   /** Why requests wait, where something is in their way. */
   waitedFor(): string | undefined;
   /** Starts, over one stream that many starts share. */

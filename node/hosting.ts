@@ -1,5 +1,6 @@
 /** What a member hosts: its replicas and placement's, and the road to everybody else's. */
 import { asIndex, asNodeId, type NodeId, type ShardId } from "#core/base";
+import type { Payload } from "#proto";
 import { ClusterDeployments } from "./cluster/deployments.ts";
 import { MailRoad } from "./cluster/mail.ts";
 import { Placement } from "./cluster/placement.ts";
@@ -21,6 +22,7 @@ import { HotTails } from "./seal/hot-tails.ts";
 import { LogBytes } from "./seal/log-bytes.ts";
 import { sealPolicyOf } from "./seal/seal-policy.ts";
 import { storedStatesOf } from "./seal/stored-states.ts";
+import type { PayloadEdge } from "./service/payloads.ts";
 import type { Note } from "./shard/shard-host.ts";
 import { realTiming } from "./timing.ts";
 import { VisibilityPump } from "./visibility-pump.ts";
@@ -40,6 +42,8 @@ export class Hosting {
   readonly pump: VisibilityPump;
   /** Of a shard's records in the log, about. */
   readonly bytesOf: (shard: ShardId) => number;
+  /** Makes blobs of what is large; undefined until the node serves. */
+  payloads: PayloadEdge | undefined;
   /** What of the shards here waits for object storage. */
   readonly tails: HotTails | undefined;
   private readonly toldOf: readonly NodeId[];
@@ -88,7 +92,7 @@ export class Hosting {
     this.placement = placement;
     this.hosted = new HostedShards({ log, hasher, checkpoint, timing, replicas: () => this.replicas, placement: this.voter });
     this.router = new Router({ self, shards: this.hosted, net, timing });
-    const mail = new MailRoad({ self, net, router: this.router, shards: this.hosted, bundles: new ClusterDeployments(placement) });
+    const mail = this.mailRoad(options);
     this.replicas = new Replicas({
       ...around,
       checkpoint,
@@ -118,6 +122,17 @@ export class Hosting {
   /** Nodes that this one was told of before its first view. */
   known(): readonly NodeId[] {
     return [...this.toldOf, ...this.peers.nodes()];
+  }
+
+  private mailRoad({ identity, net }: MemberOptions): MailRoad {
+    return new MailRoad({
+      self: identity.nodeId,
+      net,
+      router: this.router,
+      shards: this.hosted,
+      bundles: new ClusterDeployments(this.placement),
+      storeBatch: async (batch: Payload) => this.payloads?.store(batch),
+    });
   }
 
   private openPump({ config, storage, cold, metrics, fault }: MemberOptions): VisibilityPump {

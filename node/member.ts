@@ -136,6 +136,7 @@ export class Member {
     });
     const { blobs } = this.keeping;
     const payloads = new PayloadEdge(blobs);
+    this.hosting.payloads = payloads;
     const deployments = new ClusterDeployments(placement);
     const calls = new Calls({ router: this.hosting.router, edge: payloads, deployments });
     const runs = new RunLists({ self, net, router: this.hosting.router, shards: this.hosting.hosted, pump: this.hosting.pump, timing });

@@ -6,7 +6,17 @@ import { event, fixtureShard, RecordWriter } from "../store/event-fixture.ts";
 import { keyOf } from "./cluster/shard-map.ts";
 import { VisibilityPump } from "./visibility-pump.ts";
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "", schedules: false, deadLetters: false };
+const all: ListRequest = {
+  namespace: "",
+  status: 0,
+  type: "",
+  limit: 0,
+  pageToken: "",
+  query: "",
+  schedules: false,
+  channels: false,
+  deadLetters: false,
+};
 
 class Town {
   readonly log = new MemoryLogStore();

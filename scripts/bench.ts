@@ -1,10 +1,10 @@
 /**
- * Measures the compiled executable: workloads W1 to W10 on one node, C1 to C7 on clusters of several
+ * Measures the compiled executable: workloads W1 to W11 on one node, C1 to C7 on clusters of several
  * processes, S1 with object storage, and what the disk gives in the same run. docs/BENCHMARKS.md says what each figure means.
  *
  *     npm run bench -- [--cluster | --sealing] [--quick] [--json] [--only W1,C2] [--embedded] [--peers] [--runs N]
  *
- * Left out, `--only` means W1 to W10, with `--cluster` C1 to C7, with `--sealing` S1. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
+ * Left out, `--only` means W1 to W11, with `--cluster` C1 to C7, with `--sealing` S1. `--json`: one line a value on standard output, the table on standard error. `--embedded`: also
  * with the worker in the server's process, in turns. `--peers`: other systems too, when installed.
  */
 
@@ -15,6 +15,7 @@ import { crashRecovery } from "./bench/crash.ts";
 import { durableAppend } from "./bench/durable-append.ts";
 import { calling, streaming } from "./bench/exchange.ts";
 import { failover } from "./bench/failover.ts";
+import { flood } from "./bench/flood.ts";
 import { measureFloor } from "./bench/floor.ts";
 import { serverStart, sleepingRuns } from "./bench/footprint.ts";
 import { idleShards } from "./bench/idle.ts";
@@ -41,6 +42,7 @@ const alone: Readonly<Record<string, Workload>> = {
   W8: crashRecovery,
   W9: streaming,
   W10: calling,
+  W11: flood,
 };
 /** Of the worker's place these know nothing: they are measured in one configuration. */
 const clustered: Readonly<Record<string, Workload>> = {

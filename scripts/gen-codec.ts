@@ -23,6 +23,7 @@ const names = [
   "placement",
   "snapshot",
   "schedule",
+  "channel",
 ];
 const files: DescFile[] = [];
 for (const name of names) {
@@ -174,7 +175,7 @@ ${cases.join("\n")}
 }
 
 /**
- * Kinds in between are of placement's histories, all others of runs' and of schedules' (event.proto). The body
+ * Kinds in between are of placement's histories, all others of runs', schedules' and channels' (event.proto). The body
  * of kind RUN_STARTED is message RunStarted, and so on.
  */
 const placementKinds = { first: 128, last: 159 };

@@ -4,8 +4,9 @@
  * What is printed was checked before: an event appears only once its bytes are in place in the
  * chain that the first event begins. The exit code is 0 only if everything holds.
  */
-import { type RunId, runPartition, schedulePartition } from "#core/base";
+import { channelPartition, type RunId, runPartition, schedulePartition } from "#core/base";
 import { historyChecks, inclusionProof, isVerified, proofFileText, savedRootText } from "#core/merkle";
+import type { DescribeReply } from "#proto";
 import { readRootFile, writeWhole } from "../audit/files.ts";
 import { hasher } from "../audit/hasher.ts";
 import { AuditError, type AuditedEvent, type AuditedHistory, auditHistory, type HistorySource } from "../audit/history-audit.ts";
@@ -27,6 +28,7 @@ export interface AuditOptions extends GlobalOptions, ColdOptions {
   readonly root?: string;
   readonly data?: string;
   readonly schedule?: boolean;
+  readonly channel?: boolean;
 }
 
 export async function audit(context: Context, options: AuditOptions, run: string | undefined): Promise<ExitCode> {
@@ -41,25 +43,29 @@ export async function audit(context: Context, options: AuditOptions, run: string
       next: "name one, as in `hop audit default:wf_…`, or check a data folder with --data",
     });
   }
-  if (options.schedule === true && (options.data !== undefined || options.objectStore !== undefined))
-    throw new UsageError("Cannot use --schedule with --data or --object-store: a schedule's history is asked of a server");
+  const kind = options.schedule === true ? "schedule" : options.channel === true ? "channel" : "run";
+  if (kind !== "run" && (options.data !== undefined || options.objectStore !== undefined))
+    throw new UsageError(`Cannot use --${kind} with --data or --object-store: a ${kind}'s history is asked of a server`);
+  if (options.schedule === true && options.channel === true) throw new UsageError("Cannot use --schedule with --channel: want one of them");
   if (options.data !== undefined) return auditFolder(context, options, options.data, run);
   if (options.objectStore !== undefined) {
     await using place = await ColdPlace.open(options, context.env);
     return await auditRun(context, options, coldSource(place, runId(run as string, options, context.env)));
   }
   return withRemote(context, options, (remote) =>
-    auditRun(context, options, remoteSource(remote, runId(run as string, options, context.env), options.schedule === true)),
+    auditRun(context, options, remoteSource(remote, runId(run as string, options, context.env), kind)),
   );
 }
 
-/** A run's history as the server hands it out. */
-function remoteSource(remote: Remote, run: RunId, schedule: boolean): HistorySource {
+const partitions = { run: runPartition, schedule: schedulePartition, channel: channelPartition };
+
+/** The history of a run, a schedule or a channel as the server hands it out. */
+function remoteSource(remote: Remote, run: RunId, kind: keyof typeof partitions): HistorySource {
   let head: { size: number; peaks: Uint8Array } | undefined;
   return {
-    partition: schedule ? schedulePartition(run) : runPartition(run),
+    partition: partitions[kind](run),
     async *events() {
-      for await (const chunk of remote.history({ run, schedule })) {
+      for await (const chunk of remote.history({ run, schedule: kind === "schedule", channel: kind === "channel" })) {
         if (chunk.size > 0) head = { size: chunk.size, peaks: chunk.peaks };
         yield chunk.event;
       }
@@ -67,11 +73,16 @@ function remoteSource(remote: Remote, run: RunId, schedule: boolean): HistorySou
     blob: (sha256) => remote.blob(sha256),
     claimed: async () => {
       if (head === undefined) throw new AuditError(`The server ended the history of ${run} without saying what it comes to`);
-      const state = schedule ? await remote.schedules.describe(run, { deleted: true }) : await remote.describe(run);
+      const state = await stateOf(remote, run, kind);
       // A run that has gone on since then has another last event.
       return state.size === head.size ? { ...head, lastHash: state.lastHash } : head;
     },
   };
+}
+
+function stateOf(remote: Remote, run: RunId, kind: keyof typeof partitions): Promise<DescribeReply> {
+  if (kind === "channel") return remote.channels.describe(run);
+  return kind === "schedule" ? remote.schedules.describe(run, { deleted: true }) : remote.describe(run);
 }
 
 async function auditRun(context: Context, options: AuditOptions, source: HistorySource): Promise<ExitCode> {

@@ -4,7 +4,7 @@
  * A shell runs effects in the order given; one whose barrier is not reached waits, and those of
  * one barrier keep their order.
  */
-import type { ActivityOptions, Envelope, EnvelopeReply, Failure, Outcome, Payload, ScheduleReply } from "#proto";
+import type { ActivityOptions, ChannelReply, Envelope, EnvelopeReply, Failure, Outcome, Payload, ScheduleReply } from "#proto";
 import type { Rejection } from "./errors.ts";
 import type { Index, Partition, RequestId, RunId, Seq, SessionId, ShardId } from "./ids.ts";
 
@@ -96,6 +96,7 @@ export type Reply =
   | ({ readonly kind: "called"; readonly seq: Seq } & MethodOutcome)
   | { readonly kind: "resumed"; readonly bundle: Uint8Array }
   | { readonly kind: "scheduled"; readonly answer: ScheduleReply }
+  | { readonly kind: "channelled"; readonly answer: ChannelReply }
   | { readonly kind: "done" }
   | { readonly kind: "enveloped"; readonly answer: EnvelopeReply }
   | {

@@ -44,7 +44,12 @@ export const runPartition = (run: RunId) => `run/${run}` as Partition;
 /** The partition of a schedule, which is addressed as a run is: `namespace:id`. */
 export const schedulePartition = (schedule: RunId) => `sched/${schedule}` as Partition;
 export const isSchedule = (partition: string) => partition.startsWith("sched/");
-/** The address in a run's or a schedule's partition. */
+/** The partition of a channel, which is addressed as a run is: `namespace:name`. */
+export const channelPartition = (channel: RunId) => `chan/${channel}` as Partition;
+export const isChannel = (partition: string) => partition.startsWith("chan/");
+/** Core carries it on without a worker: it is a schedule's or a channel's, and no run's. */
+export const isCarriedByCore = (partition: string) => isSchedule(partition) || isChannel(partition);
+/** The address in the partition of a run, a schedule or a channel. */
 export const runOf = (partition: Partition) => partition.slice(partition.indexOf("/") + 1) as RunId;
 export const namespaceOf = (run: RunId) => run.slice(0, run.indexOf(":"));
 export const instanceOf = (run: RunId) => run.slice(run.indexOf(":") + 1);

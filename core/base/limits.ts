@@ -63,6 +63,32 @@ export const limits = {
   consumersMax: 1000,
   /** After so long without a consumer a stream that had one is disconnected. */
   streamGraceMs: 10_000,
+  /** Messages, and bytes of them, that wait in a channel for its readers: where it does not say, and the most that it may say. */
+  channelMessages: 65_536,
+  channelBytes: 4 * MiB,
+  channelMessagesMax: 1_000_000,
+  channelBytesMax: 64 * MiB,
+  /** Messages, and bytes of them, of one sending; of one batch that a reader is given. */
+  sendingMessagesMax: 10_000,
+  sendingBytesMax: 4 * MiB,
+  batchMessagesMax: 10_000,
+  batchBytesMax: 1 * MiB,
+  /** A larger batch is a blob: a flood leaves little in the histories of those who read it. */
+  batchInlineBytesMax: 4 * KiB,
+  /** Sendings that a channel recognises when they come again. */
+  sendingsKept: 256,
+  channelReadersMax: 1000,
+  /** Different values in a channel's union. */
+  unionMembersMax: 10_000,
+  unionBytesMax: 1 * MiB,
+  /** Channels that one run reads. */
+  channelsReadMax: 100,
+  /** How long the first message of a batch waits for others where a read says nothing; only behind batches of so many. */
+  channelLingerMs: 500,
+  lingerFromCount: 16,
+  channelLingerMsMax: 60_000,
+  /** Before a sender to a full channel tries again. */
+  channelFullRetryMs: 200,
   /** Offers of one attempt that may be lost with their workers; then the attempt counts as failed. */
   deliveriesMax: 3,
   /** Tasks that wait for a worker, over the whole shard, before starts are refused. */
@@ -120,4 +146,5 @@ assert(limits.payloadBytesMax < limits.activationBytesMax, "a payload fits an ac
 assert(limits.activationBytesMax < limits.frameBytesMax, "an activation fits a frame");
 assert(limits.frameBytesMax < limits.bufferedBytesMax, "a frame fits what may wait on a stream");
 assert(limits.envelopeBytesMax < limits.recordBytesMax / 2, "the messages of an envelope fit a record");
+assert(limits.sendingBytesMax < limits.recordBytesMax / 2, "a sending fits a record");
 assert(limits.clockSkewMsMax * 2 < limits.dedupRetentionMs, "a fresh offer never looks older than the retention");

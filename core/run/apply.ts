@@ -1,6 +1,8 @@
 /** Folds one event into a run: a switch, with the logic in the file of each kind. */
 import { EventKind as Kind, RunStatus } from "#proto";
 import { applyRetried, applyScheduled } from "./activity.ts";
+import { applyChannel, isOfChannel } from "./channel.ts";
+import { applyToChannelUse, leaveChannels } from "./channel-use.ts";
 import { applyToChild, closeChildren } from "./child.ts";
 import { applyCancelRequested, applyClosed, applyResumed, statusAfter } from "./close.ts";
 import {
@@ -31,6 +33,7 @@ import { applyTimerStarted } from "./timer.ts";
 /** `inputHash` matters for starts only, queued or not. */
 export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
   if (isOfSchedule(event)) return applySchedule(run, event, at);
+  if (isOfChannel(event)) return applyChannel(run, event, at);
   applyToRun(run, event, at, inputHash);
   if (isLive(run) && hasGuest(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
 }
@@ -118,6 +121,14 @@ function applyBetweenRuns(run: Run, event: RunEvent, at: EventPlace): void {
       applyToChild(run, event, at);
       applyStartOfSchedule(run, event);
       break;
+    case Kind.channelSent:
+    case Kind.channelSendSettled:
+    case Kind.channelSendCancelled:
+    case Kind.channelAwaited:
+    case Kind.channelReceived:
+    case Kind.channelWaitCancelled:
+      applyToChannelUse(run, event, at);
+      break;
     case Kind.methodCalled:
     case Kind.methodAnswered:
     case Kind.methodCallCancelled:
@@ -176,6 +187,7 @@ function applyEnd(run: Run, event: RunEvent, at: EventPlace): void {
 function leaveOff(run: Run, status: number, seq: number): void {
   cancelWaits(run);
   cancelCalls(run);
+  leaveChannels(run);
   closeChildren(run, status);
   closeCalls(run, seq);
 }

@@ -1,6 +1,7 @@
 /** A run's state to and from the bytes that a checkpoint keeps. */
 import type { Partition, RunId } from "#core/base";
 import { MessageKind, type RunState, type RunStateInit, type RunStatus, type StreamState } from "#proto";
+import { loadChannel, saveChannel } from "./channel-state.ts";
 import { loadAwaiters } from "./inbox.ts";
 import { emptyRun, type Operation, type Run } from "./state.ts";
 
@@ -22,6 +23,8 @@ export function saveRun(run: Run): RunStateInit {
     ticket: run.ticket,
     startedBy: run.startedBy,
     schedule: run.schedule,
+    channel: saveChannel(run.channel),
+    reads: [...run.reads].map(([channel, offset]) => ({ channel, offset })),
     queue: run.queue,
     ending: run.endings,
     cancelRequested: run.cancelRequested,
@@ -97,6 +100,8 @@ export function loadRun(run: RunId, saved: RunState): Run {
     ticket: saved.ticket,
     startedBy: saved.startedBy,
     schedule: saved.schedule,
+    channel: loadChannel(saved.channel),
+    reads: new Map(saved.reads.map(({ channel, offset }) => [channel, offset])),
     queue: saved.queue,
     endings: saved.ending,
     cancelRequested: saved.cancelRequested,

@@ -172,7 +172,19 @@ test("a start that attaches is told so, is no child, and hears of the end", () =
   const [message] = order.mailTo(child);
   const request = startOf(parent, message as Message);
   expect(typeof request === "string" ? request : decideStart(parcel.run, request, noBytes)).toEqual({ attach: 1, ticket: 0 });
-  const fact = { partition: child, sender: parent, number: 1, settled: 0, refusal: "", kind: MessageKind.start, op, generation: 1, of: 1 };
+  const nothing = { offset: 0, count: 0, lingerMs: 0 };
+  const fact = {
+    partition: child,
+    sender: parent,
+    number: 1,
+    settled: 0,
+    refusal: "",
+    kind: MessageKind.start,
+    op,
+    generation: 1,
+    of: 1,
+    ...nothing,
+  };
   applyTaken(parcel.run, fact);
   order.take(child, parcel.mailTo(parent)[0] as Message);
   expect(order.run.pending.get(op)).toMatchObject({ of: 1, closePolicy: Policy.abandon });

@@ -6,8 +6,10 @@
  */
 import { limits, type Partition } from "#core/base";
 import { EventKind, type Message, MessageKind, type RunState } from "#proto";
+import { isReading } from "./channel-state.ts";
 import { knowsStart } from "./child.ts";
-import { nextNumber, partitionOf, type ResultWaiter, settledThrough, waiterKey } from "./outbox.ts";
+import { nextNumber, type ResultWaiter, settledThrough, waiterKey } from "./outbox.ts";
+import { receiverOf } from "./remote.ts";
 import { isOpen, type Operation, type Run } from "./state.ts";
 
 export interface Difference {
@@ -36,6 +38,7 @@ const asks: ReadonlyMap<EventKind, { readonly ask: MessageKind; readonly answer:
   [EventKind.resultAwaited, { ask: MessageKind.wait, answer: MessageKind.result }],
   [EventKind.childSpawned, { ask: MessageKind.start, answer: MessageKind.result }],
   [EventKind.methodCallSent, { ask: MessageKind.call, answer: MessageKind.callAnswered }],
+  [EventKind.channelAwaited, { ask: MessageKind.read, answer: MessageKind.delivered }],
 ]);
 
 export function differenceOf(sender: Side, receiver: Side): Difference {
@@ -69,7 +72,7 @@ function unheardOf(sender: Side, receiver: Side): Operation[] {
   const coming = messagesTo(sender, receiver).filter(({ number }) => number > seen);
   return [...pending.values()].filter((o) => {
     const kinds = asks.get(o.kind);
-    if (kinds === undefined || partitionOf(o.to) !== receiver.partition) return false;
+    if (kinds === undefined || receiverOf(o) !== receiver.partition) return false;
     const isOf = (kind: MessageKind) => (m: Message) => m.kind === kind && m.op === o.op && m.generation === generation;
     const ask = asked.find(isOf(kinds.ask));
     const willBeTaken = ask !== undefined && (ask.number > taken || refused.some(({ number }) => number === ask.number));
@@ -82,7 +85,8 @@ function unheardOf(sender: Side, receiver: Side): Operation[] {
 const messagesTo = (to: Side, { run }: Side): readonly Message[] => run.outbox.get(to.partition)?.messages ?? [];
 
 /** Whether the receiver has what the operation asks for in hand. */
-function isHeld({ calls, queue, awaiters }: Run, { kind }: Operation, asker: ResultWaiter): boolean {
+function isHeld({ calls, queue, awaiters, channel }: Run, { kind }: Operation, asker: ResultWaiter): boolean {
+  if (kind === EventKind.channelAwaited) return channel !== undefined && isReading(channel, asker);
   if (kind === EventKind.methodCallSent)
     return [...calls.values()].some(
       (call) => call.from === asker.partition && call.generation === asker.generation && call.op === asker.op,
@@ -98,6 +102,6 @@ export const hasAcquaintances = ({ outbox, inbox, pending }: RunState) =>
 /** Partitions that the run has sent something to, or taken something of, as far as it remembers them. */
 export function acquaintances(run: Run): { readonly receivers: Set<Partition>; readonly senders: Iterable<Partition> } {
   const receivers = new Set([...run.outbox.keys(), ...run.settledTo.keys()]);
-  for (const { kind, to } of run.pending.values()) if (asks.has(kind)) receivers.add(partitionOf(to));
+  for (const o of run.pending.values()) if (asks.has(o.kind)) receivers.add(receiverOf(o));
   return { receivers, senders: run.inbox.keys() };
 }

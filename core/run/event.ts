@@ -22,6 +22,8 @@ export function isForGuest(kind: number): boolean {
     kind === EventKind.methodCalled ||
     kind === EventKind.methodCallCancelled ||
     kind === EventKind.methodCallAnswered ||
+    kind === EventKind.channelReceived ||
+    kind === EventKind.channelSendSettled ||
     kind === EventKind.signalSettled ||
     kind === EventKind.resultReceived ||
     kind === EventKind.childStarted ||

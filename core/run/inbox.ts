@@ -9,6 +9,8 @@
  */
 import { limits, type Partition, type Reason, runOf } from "#core/base";
 import { EventKind, type InboxForgotten, type InboxTaken, type Message, MessageKind, type ResultReceived } from "#proto";
+import { applyReaderFact } from "./channel.ts";
+import { received } from "./channel-use.ts";
 import { meantBy } from "./child.ts";
 import { outcomeOf } from "./close.ts";
 import type { RunEvent } from "./event.ts";
@@ -45,6 +47,8 @@ export function decideTake(run: Run, from: Partition, message: Message): RunEven
       return takeCallCancelled(run, from, message) ?? { refusal: undefined };
     case MessageKind.started:
       return takeStarted(run, from, message);
+    case MessageKind.delivered:
+      return waiting(run, from, message)?.kind === EventKind.channelAwaited ? received(from, message) : { refusal: undefined };
     default:
       return undefined;
   }
@@ -108,6 +112,7 @@ export function applyTaken(run: Run, fact: InboxTaken): void {
   if (fact.kind === MessageKind.waitCancelled) run.awaiters.delete(waiterKey(waiter));
   else if (fact.kind === MessageKind.start) attach(run, waiter, fact.of);
   else if (fact.kind === MessageKind.wait) awaitEnd(run, waiter);
+  else applyReaderFact(run, fact);
 }
 
 /** A start found this generation, and waits for its end. */

@@ -2,6 +2,19 @@
 export { type Claim, claimed, decideCompleted, decideFailed, decideSchedule, type Timeout, timeoutFailure } from "./activity.ts";
 export { applyEvent } from "./apply.ts";
 export { type BlobRef, blobsOf } from "./blob-refs.ts";
+export { applyReaderFact, isChannelOpen } from "./channel.ts";
+export {
+  availableTo,
+  blankConfig,
+  type Channel,
+  deliveryDueMs,
+  expiryMs,
+  inFlightFrom,
+  type Reader,
+  saveChannel,
+  weightOf,
+} from "./channel-state.ts";
+export { channelOf, decideRead, decideReadCancelled, decideSendChannel, isChannelUse, readRefused } from "./channel-use.ts";
 export { loadRun, saveRun, stateFormat } from "./checkpoint.ts";
 export { decideSendCancel, decideSpawn, knowsStart, type SpawnRequest } from "./child.ts";
 export { decideCancel, decideResume, decideTerminate, isTerminal, noAsker, outcomeOf, refuseUnlessLive } from "./close.ts";
@@ -60,4 +73,5 @@ export {
   scheduleDueMs,
 } from "./state.ts";
 export { decideChunk, isConnected } from "./stream.ts";
+export { isFull, toReduced, valueProblem } from "./tally.ts";
 export { decideTimer } from "./timer.ts";

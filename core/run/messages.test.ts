@@ -110,6 +110,9 @@ const taken = (from: string, message: Message, refusal?: string): InboxTaken => 
   op: message.op,
   generation: message.generation,
   of: 0,
+  offset: 0,
+  count: 0,
+  lingerMs: 0,
 });
 
 const message = (number: number, kind: MessageKind, part: Partial<Message> = {}): Message => ({

@@ -13,6 +13,7 @@
  */
 import { limits, noBytes, type Partition, type RunId, runPartition } from "#core/base";
 import { decodeMessage, fromBytes, type Message, MessageKind, type OutboxSettled, type OwedResult } from "#proto";
+import { withBatch } from "./channel-state.ts";
 import type { Run } from "./state.ts";
 
 /** Messages that were not settled, in order; there is at least one. */
@@ -74,6 +75,7 @@ export function owe(run: Run, to: ResultWaiter, result: OwedResult): void {
 
 /** The message as it travels. */
 export function outgoing(run: Run, message: Message): Message {
+  if (message.kind === MessageKind.delivered) return withBatch(run.channel, message);
   if (message.kind !== MessageKind.result) return message;
   const owed = run.owed.get(message.of)?.result;
   return owed === undefined ? message : { ...message, payload: owed.result, status: owed.status, failure: owed.failure };

@@ -75,6 +75,9 @@ class Bench {
           op,
           generation,
           of: 0,
+          offset: 0,
+          count: 0,
+          lingerMs: 0,
         });
       }
     }

@@ -10,6 +10,7 @@ import {
   type ResultWaitCancelled,
   type SignalSent,
 } from "#proto";
+import { channelOf, isChannelUse, readRefused } from "./channel-use.ts";
 import { childLost, startRefused } from "./child.ts";
 import type { EventOf, RunEvent } from "./event.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
@@ -44,15 +45,21 @@ export function decideWaitCancelled(run: Run, { op, to }: Operation): RunEvent {
   return { kind: EventKind.resultWaitCancelled, body: { op, to, number: nextNumber(run, partitionOf(to)) } };
 }
 
+/** The partition that the operation is about. */
+export const receiverOf = (o: Operation): Partition => (isChannelUse(o) ? channelOf(o.to) : partitionOf(o.to));
+
 /** What the run's code is to be told once a message was taken; undefined = nothing. */
 export function decideSettled(run: Run, to: Partition, message: Message, refusal: string | undefined): RunEvent | undefined {
   if (!isOpen(run) || message.generation !== run.generation) return undefined;
   const o = run.pending.get(message.op);
-  if (o === undefined || partitionOf(o.to) !== to) return undefined;
+  if (o === undefined || receiverOf(o) !== to) return undefined;
   const failure = refusal === undefined ? undefined : refusalFailure(message.kind as MessageKind, o.to, refusal);
   if (message.kind === MessageKind.signal && o.kind === EventKind.signalSent) {
     return { kind: EventKind.signalSettled, body: { op: o.op, failure } };
   }
+  if (message.kind === MessageKind.publish && o.kind === EventKind.channelSent)
+    return { kind: EventKind.channelSendSettled, body: { op: o.op, failure } };
+  if (message.kind === MessageKind.read && o.kind === EventKind.channelAwaited && failure !== undefined) return readRefused(o, to, failure);
   if (message.kind === MessageKind.cancel && o.kind === EventKind.cancelSent)
     return { kind: EventKind.cancelSettled, body: { op: o.op, failure } };
   if (message.kind === MessageKind.start && o.kind === EventKind.childSpawned && failure !== undefined) return startRefused(o, to, failure);

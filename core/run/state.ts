@@ -26,6 +26,7 @@ import {
   StreamState,
   type UsedKey,
 } from "#proto";
+import { type Channel, channelDueMs } from "./channel-state.ts";
 import type { Owed, Pair, ResultWaiter } from "./outbox.ts";
 import type { Sender } from "./sender.ts";
 
@@ -38,6 +39,8 @@ export interface Operation {
     | typeof EventKind.signalAwaited
     | typeof EventKind.signalSent
     | typeof EventKind.methodCallSent
+    | typeof EventKind.channelSent
+    | typeof EventKind.channelAwaited
     | typeof EventKind.resultAwaited
     /** Open until the child has ended. */
     | typeof EventKind.childSpawned
@@ -45,7 +48,7 @@ export interface Operation {
     | typeof EventKind.compensationStarted
     | typeof EventKind.deadLetterReplayed;
   readonly name: string;
-  /** Address of the other run that it is about; empty = none. */
+  /** Address of the other run, or the channel, that it is about; empty = none. */
   readonly to: string;
   readonly input: Payload | undefined;
   readonly options: ActivityOptions | undefined;
@@ -96,6 +99,8 @@ export interface Run {
   startedBy: StartedBy | undefined;
   /** It is no run but a schedule, which is live as one. */
   schedule: ScheduleState | undefined;
+  /** It is no run but a channel, open or closed. */
+  channel: Channel | undefined;
   /** Starts that wait for the run's end, the next first. */
   queue: Contender[];
   /** How starts before this generation ended, the latest last. */
@@ -121,6 +126,8 @@ export interface Run {
   /** JSON of what the code made searchable, by name. */
   readonly searchable: Map<string, string>;
   stream: StreamState;
+  /** Channels that the generation reads, by address: it has all before these offsets. */
+  readonly reads: Map<string, number>;
   /** Signals that came before the workflow asked for them, by name. */
   unclaimed: Map<string, number>;
   /** Calls of the generation's methods without an answer, by number, the oldest first. */
@@ -168,6 +175,7 @@ export function emptyRun(run: RunId): Run {
     ticket: 0,
     startedBy: undefined,
     schedule: undefined,
+    channel: undefined,
     queue: [],
     endings: [],
     cancelRequested: false,
@@ -184,6 +192,7 @@ export function emptyRun(run: RunId): Run {
     signalIds: [],
     searchable: new Map(),
     stream: StreamState.unspecified,
+    reads: new Map(),
     unclaimed: new Map(),
     calls: new Map(),
     answeredCalls: [],
@@ -229,8 +238,8 @@ export function openOperation(
   });
 }
 
-/** Its events are for code of a workflow's; a schedule is carried on by Core alone. */
-export const hasGuest = (run: Run) => run.schedule === undefined;
+/** Its events are for code of a workflow's; a schedule or a channel is carried on by Core alone. */
+export const hasGuest = (run: Run) => run.schedule === undefined && run.channel === undefined;
 /** It holds its name: it is under way, or its end is decided and comes after its compensations. */
 export const isLive = (run: Run) => isOpen(run) || run.status === RunStatus.compensating;
 /** Its end is not decided: its code may go on. */
@@ -270,6 +279,7 @@ export function attentionMs(run: Run): number {
 /** When the next of a run's own timers, or of a replay's, is due that is due after `afterMs`; infinity where none is. */
 export function dueMs(run: Run, afterMs = 0): number {
   if (run.schedule !== undefined) return scheduleDueMs(run.schedule, run.pending.size);
+  if (run.channel !== undefined) return channelDueMs(run.channel, run.outbox);
   let due = Number.POSITIVE_INFINITY;
   const count = (atMs: number) => {
     if (atMs > afterMs && atMs < due) due = atMs;

@@ -6,9 +6,12 @@ import {
   decideCallWithdrawn,
   decideChunk,
   decideMethodCall,
+  decideRead,
+  decideReadCancelled,
   decideRegister,
   decideSchedule,
   decideSendCancel,
+  decideSendChannel,
   decideSendSignal,
   decideSpawn,
   decideTimer,
@@ -126,13 +129,15 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
 }
 
 /** Which bound the operation would pass. */
-function excess(live: LiveRun, { kind, name }: Command): string | undefined {
-  const { pending, unsettled } = live.run;
+function excess(live: LiveRun, { kind, name, to }: Command): string | undefined {
+  const { pending, unsettled, reads } = live.run;
   if (!isOperation(kind)) return undefined;
   if (pending.size >= limits.pendingOpsMax)
     return `Run ${live.id} has ${pending.size} open operations, at most ${limits.pendingOpsMax} are allowed`;
   if (kind === CommandKind.setSearchable && isSearchableFull(live.run, name))
     return `Run ${live.id} has ${limits.searchableMax} searchable names, more are not allowed`;
+  if (kind === CommandKind.readChannel && !reads.has(to) && reads.size >= limits.channelsReadMax)
+    return `Run ${live.id} reads ${reads.size} channels, more are not allowed`;
   if (kind === CommandKind.compensate) return tooManyOwed(live);
   if (!isRemote(kind)) return undefined;
   return unsettled < limits.unsettledMessagesMax
@@ -140,12 +145,14 @@ function excess(live: LiveRun, { kind, name }: Command): string | undefined {
     : `Run ${live.id} has ${unsettled} messages that other runs have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
 }
 
-/** Operations on other runs. */
+/** Operations on other runs, and on channels. */
 export const isRemote = (kind: number): boolean =>
   kind === CommandKind.sendSignal ||
   kind === CommandKind.awaitResult ||
   kind === CommandKind.spawn ||
   kind === CommandKind.cancelRun ||
+  kind === CommandKind.sendChannel ||
+  kind === CommandKind.readChannel ||
   kind === CommandKind.callMethod;
 
 /** Operations are numbered; the other kinds withdraw one or end the run. */
@@ -215,6 +222,11 @@ function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: Ide
       for (const event of decideMethodCall(live.run, { op, to, name, input, propagates, inCall })) ctx.append(live, event, identity);
       return;
     }
+    case CommandKind.sendChannel:
+      return void ctx.append(live, decideSendChannel(live.run, c), identity);
+    case CommandKind.readChannel:
+      for (const event of decideRead(live.run, c)) ctx.append(live, event, identity);
+      return;
     case CommandKind.answerCall: {
       const { op: call, payload: result, failure, rejected } = c;
       return answerCall(ctx, live, { call, result, failure, rejected }, identity);
@@ -255,10 +267,12 @@ function withdraw(ctx: ShardContext, live: LiveRun, op: number, identity: Identi
     [EventKind.signalAwaited]: EventKind.signalWaitCancelled,
     [EventKind.signalSent]: EventKind.signalSendCancelled,
     [EventKind.cancelSent]: EventKind.cancelSendCancelled,
+    [EventKind.channelSent]: EventKind.channelSendCancelled,
   } as const;
   // A run withdraws only what it issued itself.
   if (o.kind === EventKind.compensationStarted || o.kind === EventKind.deadLetterReplayed) return;
   if (o.kind === EventKind.resultAwaited) ctx.append(live, decideWaitCancelled(live.run, o), identity);
+  else if (o.kind === EventKind.channelAwaited) ctx.append(live, decideReadCancelled(live.run, o), identity);
   else if (o.kind === EventKind.methodCallSent) ctx.append(live, decideCallWithdrawn(live.run, o), identity);
   else ctx.append(live, { kind: kinds[o.kind], body: { op } } as RunEvent, identity);
   const task = live.tasks.get(op);

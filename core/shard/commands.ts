@@ -14,6 +14,7 @@ import {
 } from "#core/run";
 import type { Identity } from "#proto";
 import { onCall } from "./calls.ts";
+import { onChannel } from "./channels.ts";
 import { beginStart, onOtherStart, verbs } from "./contention.ts";
 import type { ShardContext } from "./context.ts";
 import { onLetterCommand } from "./dead-letters.ts";
@@ -30,6 +31,7 @@ export function onCommand(ctx: ShardContext, request: RequestId, identity: Ident
   const partition = partitionOfCommand(command);
   if (ctx.isFrozen || !ctx.owns(partition)) return reject(ctx, request, ctx.elsewhere(partition));
   if (command.kind === "schedule") return onSchedule(ctx, request, identity, command);
+  if (command.kind === "channel") return onChannel(ctx, request, identity, command);
   if (command.kind === "start") return onStart(ctx, request, identity, command);
   const live = ctx.find(partition);
   if (live === undefined) {

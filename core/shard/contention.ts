@@ -81,7 +81,7 @@ export function startNext(ctx: ShardContext, live: LiveRun): void {
   }
 }
 
-type Directed = Exclude<Command, { kind: "start" | "await-result" | "consume" | "schedule" } | LetterCommand>;
+type Directed = Exclude<Command, { kind: "start" | "await-result" | "consume" | "schedule" | "channel" } | LetterCommand>;
 
 /** What is for one start of a name that is not its newest run. */
 export function onOtherStart(ctx: ShardContext, request: RequestId, identity: Identity, live: LiveRun, command: Directed): void {

@@ -1,7 +1,7 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
-import { isClosed, type Operation, outcomeOf, searchableJson } from "#core/run";
-import { type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
+import { isClosed, type Operation, outcomeOf, saveChannel, searchableJson } from "#core/run";
+import { type ChannelState, type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
 import { isHeld } from "./tasks.ts";
@@ -38,6 +38,8 @@ export function describe(ctx: ShardContext, live: LiveRun, hasher: Hasher): Desc
     startedBy: run.startedBy,
     firstSeq: run.firstSeq,
     schedule: run.schedule,
+    channel: run.channel && { ...(saveChannel(run.channel) as ChannelState), kept: [] },
+    keptMessages: run.channel?.kept.length ?? 0,
     compensation: run.compensations.map(({ op, name, trigger }) => ({ op, name, trigger })).reverse(),
     deadLetter: run.deadLetters,
     decidedStatus: run.decided?.status ?? 0,
@@ -60,6 +62,8 @@ function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.cancelSent) return `${o.to} to receive its cancellation`;
   if (o.kind === EventKind.childSpawned) return o.started ? `child ${o.to} to end` : `child ${o.to} to be started`;
   if (o.kind === EventKind.methodCallSent) return `method ${o.name} of ${o.to} to answer`;
+  if (o.kind === EventKind.channelSent) return `channel ${o.to} to take its message`;
+  if (o.kind === EventKind.channelAwaited) return `channel ${o.to} to have something`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
   const task = live.tasks.get(o.op);
   if (isHeld(live, o.op) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";

@@ -17,7 +17,8 @@
  * derives from its own log: then it was taken before. A gap above `taken` is not taken at all.
  */
 import {
-  isSchedule,
+  isCarriedByCore,
+  isChannel,
   limits,
   now,
   type Partition,
@@ -30,6 +31,7 @@ import {
 } from "#core/base";
 import { decideTake, isOrder, settledThrough } from "#core/run";
 import type { Envelope, EnvelopeReply, Message } from "#proto";
+import { takeForChannel } from "./channels.ts";
 import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -65,7 +67,7 @@ export function onEnvelope(ctx: ShardContext, request: RequestId, envelope: Enve
 
 function envelopeProblem({ from, to }: Envelope): string | undefined {
   for (const partition of [from, to]) {
-    const isKnown = partition.startsWith("run/") || isSchedule(partition);
+    const isKnown = partition.startsWith("run/") || isCarriedByCore(partition);
     if (!isKnown || typeof parseRunId(runOf(partition as Partition)) !== "string") return `${partition} is no run's partition`;
   }
   return undefined;
@@ -102,15 +104,30 @@ function take(ctx: ShardContext, live: LiveRun, envelope: Envelope): EnvelopeRep
       return { reject: "BUFFER_FULL", message, retryAfterMs: limits.resendMsMax };
     }
   }
+  const waitMs = isChannel(live.partition) ? takeForChannel(ctx, live, envelope, nextOf(live, envelope)) : takeEach(ctx, live, envelope);
+  if (waitMs > 0) return replyOf(live, envelope, { retryAfterMs: waitMs });
+  sweep(ctx, live);
+  return replyOf(live, envelope);
+}
+
+/** What follows in order on what was taken of the sender. */
+function nextOf({ run: { inbox } }: LiveRun, { from, settled, message }: Envelope): readonly Message[] {
+  let taken = Math.max(inbox.get(from as Partition)?.taken ?? 0, settled);
+  return message.filter(({ number }) => number === taken + 1 && ++taken > 0);
+}
+
+/** Takes what it can; else says in how many milliseconds to try again. */
+function takeEach(ctx: ShardContext, live: LiveRun, envelope: Envelope): number {
+  const from = envelope.from as Partition;
+  const { inbox } = live.run;
   for (const message of envelope.message) {
     const taken = Math.max(inbox.get(from)?.taken ?? 0, envelope.settled);
     if (message.number <= taken) continue;
     if (message.number > taken + 1) break;
     const waitMs = takeNext(ctx, live, envelope, message);
-    if (waitMs > 0) return replyOf(live, envelope, { retryAfterMs: waitMs });
+    if (waitMs > 0) return waitMs;
   }
-  sweep(ctx, live);
-  return replyOf(live, envelope);
+  return 0;
 }
 
 /** Takes the next message of its sender; else says in how many milliseconds to try again. */
@@ -141,7 +158,8 @@ interface TakenMessage {
 function recordTaken(ctx: ShardContext, live: LiveRun, envelope: Envelope, { message, refusal, of }: TakenMessage): void {
   const { number, kind, op, generation } = message;
   const { from: sender, settled } = envelope;
-  takeFact(ctx, live, { partition: live.partition, sender, number, settled, refusal: refusal ?? "", kind, op, generation, of });
+  const nothing = { offset: 0, count: 0, lingerMs: 0 };
+  takeFact(ctx, live, { partition: live.partition, sender, number, settled, refusal: refusal ?? "", kind, op, generation, of, ...nothing });
 }
 
 /** Whoever replies says how far it has settled what it was sent. */

@@ -1,9 +1,19 @@
 /** Everything that can happen to a shard. Each input carries the physical clock's milliseconds. */
-import { type Partition, type Rejection, type RequestId, type RunId, runPartition, type SessionId, schedulePartition } from "#core/base";
+import {
+  channelPartition,
+  type Partition,
+  type Rejection,
+  type RequestId,
+  type RunId,
+  runPartition,
+  type SessionId,
+  schedulePartition,
+} from "#core/base";
 import type { SessionCapacity } from "#core/dispatch";
 import type { StartRequest } from "#core/run";
 import type {
   Activated,
+  ChannelCommand,
   Envelope,
   EnvelopeReply,
   Heartbeat,
@@ -38,12 +48,15 @@ export type Command =
   | (Directed & { readonly kind: "resume"; readonly bundle: Uint8Array })
   /** `run` is the schedule's address. */
   | { readonly kind: "schedule"; readonly run: RunId; readonly ask: ScheduleCommand }
+  /** `run` is the channel's address. */
+  | { readonly kind: "channel"; readonly run: RunId; readonly ask: ChannelCommand }
   | LetterCommand;
 
 export type CommandOf<K extends Command["kind"]> = Extract<Command, { kind: K }>;
 
 /** The partition that decides the command. */
-export const partitionOfCommand = ({ kind, run }: Command): Partition => (kind === "schedule" ? schedulePartition(run) : runPartition(run));
+export const partitionOfCommand = ({ kind, run }: Command): Partition =>
+  kind === "schedule" ? schedulePartition(run) : kind === "channel" ? channelPartition(run) : runPartition(run);
 
 /** About a compensation that failed for good, whichever run of the name it is of. */
 export type LetterCommand =

@@ -59,7 +59,7 @@ export function findNow(ctx: ShardContext, partition: Partition): LiveRun | "unr
 export function resume(ctx: ShardContext, live: LiveRun): void {
   live.touchedMs = ctx.nowMs;
   post(ctx, live);
-  if (!isLive(live.run) && live.run.pending.size === 0) return;
+  if (!isLive(live.run) && live.run.pending.size === 0 && live.run.channel === undefined) return;
   remindAll(ctx, live);
   awaitStopping(ctx, live);
   awaitConsumers(ctx, live);

@@ -1,5 +1,5 @@
 /** Puts into the heap what comes due within the horizon. */
-import { generationOf, isLive, isOpen, type Operation, scheduleDueMs } from "#core/run";
+import { dueMs, generationOf, isLive, isOpen, type Operation, scheduleDueMs } from "#core/run";
 import { type Contender, EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -14,7 +14,13 @@ export function remind(
 ): void {
   // A task's own limits end with its worker's stream: they are in the heap whatever the horizon.
   const derived =
-    what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline" || what === "budget" || what === "schedule";
+    what === "timer" ||
+    what === "retry" ||
+    what === "schedule-to-close" ||
+    what === "deadline" ||
+    what === "budget" ||
+    what === "schedule" ||
+    what === "channel";
   if (derived && atMs >= ctx.horizonMs) return;
   ctx.timers.push({
     atMs,
@@ -32,8 +38,13 @@ export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
   const { schedule, pending } = live.run;
   if (schedule !== undefined) {
-    const dueMs = Math.max(scheduleDueMs(schedule, pending.size), 1);
-    if (inWindow(dueMs)) remind(ctx, live, "schedule", dueMs);
+    const atMs = Math.max(scheduleDueMs(schedule, pending.size), 1);
+    if (inWindow(atMs)) remind(ctx, live, "schedule", atMs);
+    return;
+  }
+  if (live.run.channel !== undefined) {
+    const atMs = Math.max(dueMs(live.run), 1);
+    if (inWindow(atMs)) remind(ctx, live, "channel", atMs);
     return;
   }
   if (isOpen(live.run) && inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);

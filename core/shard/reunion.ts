@@ -11,6 +11,7 @@
 import { assert, type Partition, type RunId, runPartition } from "#core/base";
 import {
   blankMessage,
+  channelOf,
   decideAnswerLost,
   decideTake,
   decideWaitRefused,
@@ -23,6 +24,7 @@ import {
   settledThrough,
 } from "#core/run";
 import { decodeEvent, EventKind, fromBytes, type Message, MessageKind } from "#proto";
+import { openFirst, takePublishedAgain } from "./channels.ts";
 import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -52,7 +54,7 @@ export interface Reunited {
 
 /**
  * Reads a partition's history, from its first event on and in as many pieces as one likes: what its events say to `to`
- * once and for all, that is signals, method calls, and starts of children.
+ * once and for all, that is signals, messages for channels, method calls, and starts of children.
  */
 export function signalsTo(to: Partition): (events: readonly Uint8Array[]) => Message[] {
   let generation = 0;
@@ -71,6 +73,7 @@ const sentKinds: ReadonlySet<number> = new Set([
   EventKind.signalSent,
   EventKind.childSpawned,
   EventKind.methodCallSent,
+  EventKind.channelSent,
   EventKind.scheduleCreated,
 ]);
 
@@ -79,6 +82,10 @@ function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined
   if (event.kind === EventKind.signalSent && isTo(event.body.to)) {
     const { number, op, name, payload, child } = event.body;
     return { kind: MessageKind.signal, number, op, name, payload, child };
+  }
+  if (event.kind === EventKind.channelSent && channelOf(event.body.to) === to) {
+    const { number, op, payload } = event.body;
+    return { kind: MessageKind.publish, number, op, payload };
   }
   if (event.kind === EventKind.childSpawned && isTo(event.body.to)) {
     const { number, op, start, input } = event.body;
@@ -133,6 +140,7 @@ function takeMissing({ receiver, from, to }: Met, signals: readonly Message[], t
 }
 
 function takeAgain(receiver: ShardContext, to: LiveRun, from: Partition, message: Message): boolean {
+  if (message.kind === MessageKind.publish) return takePublishedAgain(receiver, to, from, message);
   if (isOrder(message.kind)) return takeOrder(receiver, to, from, message) === "event";
   const decision = decideTake(to.run, from, message);
   if (decision === undefined || !("kind" in decision)) return false;
@@ -174,6 +182,13 @@ function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
   let refused = 0;
   for (const o of unanswered) {
     number++;
+    if (o.kind === EventKind.channelAwaited) {
+      openFirst(receiver, to, senderIdentity(from.partition));
+      const { reads, generation } = from.run;
+      const read = { kind: MessageKind.read, op: o.op, generation, offset: reads.get(o.to) ?? 0 };
+      take(receiver, { from, to }, { number, settled: number - 1, ...read });
+      continue;
+    }
     // Another run than the child may have its name: how that one ends is none of the parent's business.
     const isStrange =
       o.kind === EventKind.childSpawned && !knowsStart(to.run.startedBy, from.partition, { generation: from.run.generation, op: o.op });
@@ -189,8 +204,17 @@ function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
   return { asked: unanswered.length - refused, refused };
 }
 
-type Number = Pick<Message, "number" | "kind" | "op" | "generation"> & { readonly settled: number };
+type Number = Pick<Message, "number" | "kind" | "op" | "generation"> & { readonly settled: number; readonly offset?: number };
 
 function take(receiver: ShardContext, { from, to }: Pick<Met, "from" | "to">, fact: Number): void {
-  takeFact(receiver, to, { partition: to.partition, sender: from.partition, refusal: "", of: 0, ...fact });
+  takeFact(receiver, to, {
+    partition: to.partition,
+    sender: from.partition,
+    refusal: "",
+    of: 0,
+    offset: 0,
+    count: 0,
+    lingerMs: 0,
+    ...fact,
+  });
 }

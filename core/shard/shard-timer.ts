@@ -14,6 +14,7 @@ export interface ShardTimer {
     | "deadline"
     | "budget"
     | "schedule"
+    | "channel"
     | "orphan"
     | "replay"
     | "unwind"

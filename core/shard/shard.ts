@@ -12,6 +12,7 @@ import { assert, logicalMax, unreachable } from "#core/base";
 import type { DescribeReply, Message, ShardAbsorbed, ShardSealed, ShardSplit } from "#proto";
 import { onActivated, onEvicted, onReplayFailed } from "./activation.ts";
 import { absorb, freeze, type Leadership, lead, renew, seal, split, thaw } from "./changes.ts";
+import { carryOnChannel } from "./channels.ts";
 import { type Checkpoint, capture, encodeState, evictIdle, putBack, recover, saved, skip } from "./checkpoint.ts";
 import { onCommand } from "./commands.ts";
 import { startNext } from "./contention.ts";
@@ -85,6 +86,7 @@ export class ShardMachine {
       unwind(ctx, live);
       startNext(ctx, live);
       carryOn(ctx, live);
+      carryOnChannel(ctx, live);
       pump(ctx, live);
       postNew(ctx, live);
     }

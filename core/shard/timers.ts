@@ -8,6 +8,7 @@
 import { limits } from "#core/base";
 import { generationOf, isLive, isReplayOp, type Operation, timeoutFailure } from "#core/run";
 import { EventKind } from "#proto";
+import { onChannelDue } from "./channels.ts";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -52,7 +53,7 @@ export function onTick(ctx: ShardContext): void {
     if (live !== undefined && next.what === "budget") expireOverdue(ctx, live);
     if (live === undefined || generationOf(live.run, next.op) !== next.generation) continue;
     // An ended run is still built for who reads it, and dead letters of it are replayed.
-    if (isLive(live.run) || next.what === "replay" || isReplayOp(next.op)) fire(ctx, live, next);
+    if (isLive(live.run) || next.what === "replay" || next.what === "channel" || isReplayOp(next.op)) fire(ctx, live, next);
   }
 }
 
@@ -69,6 +70,7 @@ export function arm(ctx: ShardContext): void {
 function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
   if (t.what === "budget") return;
   if (t.what === "schedule") return onScheduleDue(ctx, live);
+  if (t.what === "channel") return onChannelDue(ctx, live);
   if (t.what === "unwind") return ctx.touch(live);
   if (t.what === "stream") return onStreamDue(ctx, live);
   if (t.what === "deadline") return onDeadline(ctx, live);

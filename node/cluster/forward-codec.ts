@@ -9,6 +9,7 @@ import { addressText, asSeq, HopError, instanceOf, namespaceOf, parseAddress, re
 import { contentions } from "#core/run";
 import { type Command, type LetterCommand, ticketOf } from "#core/shard";
 import type {
+  ChannelCommandInit,
   ErrorDetail,
   ForwardedCommand,
   ForwardedCommandInit,
@@ -34,6 +35,7 @@ export function forwardedOf(envelope: Envelope, command: Command): ForwardedComm
     return { ...envelope, kind, value: { ...rest, requestBudgetMs, namespace: namespaceOf(run), instance: instanceOf(run) } };
   }
   if (command.kind === "schedule") return { ...envelope, kind: "schedule", value: command.ask as ScheduleCommandInit };
+  if (command.kind === "channel") return { ...envelope, kind: "channel", value: command.ask as ChannelCommandInit };
   const run = addressText({ run: command.run, ticket: ticketOf(command) });
   switch (command.kind) {
     case "signal":
@@ -119,6 +121,8 @@ export function commandOf(message: ForwardedCommand): Command {
       return { kind: "resume", ...addressOf(message.value.run), bundle: message.value.bundle };
     case "schedule":
       return { kind: "schedule", run: addressOf(message.value.schedule).run, ask: message.value };
+    case "channel":
+      return { kind: "channel", run: addressOf(message.value.channel).run, ask: message.value };
     case "replayDeadLetter":
       return { kind: "replay-letter", ...letterOf(message.value.letter) };
     case "dropDeadLetter":
@@ -157,6 +161,8 @@ export function forwardedReplyOf(reply: Reply, hint: () => LeaderHint): Forwarde
       return { kind: "resumed", value: { bundle: reply.bundle } };
     case "scheduled":
       return { kind: "scheduled", value: reply.answer };
+    case "channelled":
+      return { kind: "channelled", value: reply.answer };
     case "done":
       return { kind: "done", value: {} };
     case "rejected":
@@ -205,6 +211,8 @@ export function replyOf(message: ForwardedReply): { readonly reply: Reply; reado
       return { reply: { kind: "resumed", bundle: message.value.bundle } };
     case "scheduled":
       return { reply: { kind: "scheduled", answer: message.value } };
+    case "channelled":
+      return { reply: { kind: "channelled", answer: message.value } };
     case "done":
       return { reply: { kind: "done" } };
     case "refused": {

@@ -6,7 +6,7 @@
  * receiver's takes each message once.
  */
 import type { NodeId, Partition, Rejection, Reply } from "#core/base";
-import { asShardId, HopError } from "#core/base";
+import { asShardId, HopError, limits } from "#core/base";
 import {
   decodeEnvelopeReply,
   decodeForwardedEnvelope,
@@ -15,6 +15,9 @@ import {
   encodeEnvelopeReply,
   encodeForwardedEnvelope,
   fromBytes,
+  type Message,
+  MessageKind,
+  type Payload,
   toBytes,
 } from "#proto";
 import type { PeerNet } from "../peer/peer-net.ts";
@@ -33,6 +36,8 @@ export interface MailRoadParts {
   readonly router: Router;
   readonly shards: Pick<LocalShards, "led">;
   readonly bundles: NewestBundles;
+  /** Makes a blob, in place, of what a channel hands out, where that is large; left out: it stays as it is. */
+  readonly storeBatch?: (batch: Payload) => Promise<void>;
 }
 
 const deliverCall = "mail.deliver";
@@ -49,6 +54,24 @@ export class MailRoad implements Mail {
 
   /** `done` is called once. */
   send(to: Partition, envelope: Envelope, done: (answer: EnvelopeAnswer) => void): void {
+    const stored = this.storeBatches(envelope);
+    if (stored === undefined) return this.carry(to, envelope, done);
+    stored.then(
+      () => this.carry(to, envelope, done),
+      (error: unknown) => done({ rejection: rejectionOf(error) }),
+    );
+  }
+
+  /** The receiver's event names a batch by its hash: the blob is durable before. Undefined: none is large. */
+  private storeBatches({ message }: Envelope): Promise<unknown> | undefined {
+    const { storeBatch } = this.parts;
+    const isLarge = ({ kind, payload }: Message) =>
+      kind === MessageKind.delivered && (payload?.data.length ?? 0) > limits.batchInlineBytesMax;
+    if (storeBatch === undefined || !message.some(isLarge)) return undefined;
+    return Promise.all(message.filter(isLarge).map(({ payload }) => storeBatch(payload as Payload)));
+  }
+
+  private carry(to: Partition, envelope: Envelope, done: (answer: EnvelopeAnswer) => void): void {
     try {
       const place = this.parts.router.place(to);
       const port = this.parts.shards.led(place.shard);

@@ -166,4 +166,9 @@ export class Pursuit implements Waiter {
   }
 }
 
-const verbs: Readonly<Record<Command["kind"], string>> = { ...runVerbs, start: "start", schedule: "change schedule" };
+const verbs: Readonly<Record<Command["kind"], string>> = {
+  ...runVerbs,
+  start: "start",
+  schedule: "change schedule",
+  channel: "use channel",
+};

@@ -12,7 +12,17 @@ import { RunLists } from "./run-lists.ts";
 import { ScriptedShard } from "./scripted-shard-fixture.ts";
 import { ShardMap } from "./shard-map.ts";
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 100, pageToken: "", query: "", schedules: false, deadLetters: false };
+const all: ListRequest = {
+  namespace: "",
+  status: 0,
+  type: "",
+  limit: 100,
+  pageToken: "",
+  query: "",
+  schedules: false,
+  channels: false,
+  deadLetters: false,
+};
 const shards = 4;
 const rangeOfShard = (shard: number) => ({ first: ((shard - 1) * (keyMax + 1)) / shards, last: (shard * (keyMax + 1)) / shards - 1 });
 const names = Array.from({ length: 60 }, (_, i) => `default:run-${i}`);

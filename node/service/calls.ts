@@ -6,6 +6,7 @@ import type { Reply, RunAddress } from "#core/base";
 import { HopError, namespaceOf, runPartition, unreachable } from "#core/base";
 import { type Command, ticketOf } from "#core/shard";
 import type {
+  ChannelCommand,
   ClientItem,
   DropDeadLetterRequest,
   Identity,
@@ -18,6 +19,7 @@ import type {
   UnpauseRequest,
 } from "#proto";
 import type { Router } from "../cluster/router.ts";
+import { checkChannel, messagesOf, sendOf } from "./channels.ts";
 import { after } from "./long-timer.ts";
 import type { PayloadEdge } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
@@ -92,7 +94,10 @@ export class Calls {
     switch (item.kind) {
       case "start":
         return this.prepareStart(checkStart(item.value));
+      case "channel":
+        return this.prepareChannel(item.value);
       case "signal": {
+        if (item.value.channel !== "") return this.prepareChannel(sendOf(item.value));
         const command = checkSignal(item.value);
         return { command, ready: this.edge.admit([command.payload]), waitMs: 0 };
       }
@@ -146,6 +151,11 @@ export class Calls {
   prepareSchedule(m: ScheduleCommand): Prepared {
     const command = checkSchedule(m);
     return { command, ready: this.edge.admit([inputOf(command.ask)]), waitMs: 0 };
+  }
+
+  prepareChannel(m: ChannelCommand): Prepared {
+    const command = checkChannel(m);
+    return { command, ready: this.edge.admit(messagesOf(command.ask)), waitMs: 0 };
   }
 
   /** Chooses the bundle that a blocked run goes on with. Rejects with `HopError`. */
@@ -233,6 +243,8 @@ export function replyItem(request: number, reply: Reply): ReplyItemInit {
       };
     case "signalled":
       return { request, kind: "signal", value: { seq: reply.seq } };
+    case "channelled":
+      return { request, kind: "channel", value: reply.answer };
     case "outcome":
       return { request, kind: "result", value: { outcome: reply.outcome, generation: reply.generation } };
     case "queried":

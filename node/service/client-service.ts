@@ -4,7 +4,18 @@
  */
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunAddress, RunId } from "#core/base";
-import { asSeq, errorText, HopError, isSchedule, limits, runOf, runPartition, schedulePartition } from "#core/base";
+import {
+  asSeq,
+  channelPartition,
+  errorText,
+  HopError,
+  isChannel,
+  isSchedule,
+  limits,
+  runOf,
+  runPartition,
+  schedulePartition,
+} from "#core/base";
 import type { Deploy, DeployedType, Route } from "#core/placement";
 import type {
   BlobChunkInit,
@@ -32,7 +43,7 @@ import type { BlobStore } from "./payloads.ts";
 import { startReplyOf, stateOf } from "./queued-starts.ts";
 import { preview } from "./schedules.ts";
 import { Session } from "./session.ts";
-import { consumeStream, type StreamSource } from "./streams.ts";
+import { consumeStream, readMessages, type StreamSource } from "./streams.ts";
 import { addServerStream, addUnary, type Call, callerOf, type Edge } from "./unary.ts";
 import { checkAddress, checkBlobHash, checkDeploy, checkList, checkNamespace, checkRoute } from "./validate.ts";
 
@@ -90,7 +101,11 @@ export class ClientService {
       const reply = await this.ask(call, calls.prepare({ kind: "start", value }), "started");
       return startReplyOf(reply);
     });
-    addUnary(server, edge, m.sendChannelMessage, (value, call) => this.ask(call, calls.prepare({ kind: "signal", value }), "signalled"));
+    addUnary(server, edge, m.sendChannelMessage, async (value, call) => {
+      if (value.channel === "") return this.ask(call, calls.prepare({ kind: "signal", value }), "signalled");
+      return (await this.ask(call, calls.prepare({ kind: "signal", value }), "channelled")).answer;
+    });
+    this.addChannels(server);
     addUnary(server, edge, m.queryWorkflow, (value, call) => this.ask(call, calls.prepare({ kind: "query", value }), "queried"));
     addUnary(server, edge, m.callMethod, (value, call) => this.ask(call, calls.prepare({ kind: "call", value }), "called"));
     addUnary(server, edge, m.getResult, (value, call) => this.ask(call, calls.prepare({ kind: "result", value }), "outcome"));
@@ -122,6 +137,20 @@ export class ClientService {
     addServerStream(server, edge, m.consumeStream, (value, call) => this.stream(value, call));
     addServerStream(server, edge, m.getBlob, (value) => this.blob(checkBlobHash(value.sha256)));
     this.serveSessions(server);
+  }
+
+  private addChannels(server: Server): void {
+    const { calls, runs } = this.parts;
+    const { edge } = this;
+    addUnary(server, edge, clientMethods.changeChannel, async (value, call) => {
+      const { answer } = await this.ask(call, calls.prepareChannel(value), "channelled");
+      return answer;
+    });
+    addUnary(server, edge, clientMethods.describeChannel, async (value, call) => {
+      const partition = channelPartition(checkAddress("describe a channel", value.run, "channel").run);
+      return (await this.find(partition, "describe", call)).state;
+    });
+    addUnary(server, edge, clientMethods.listChannels, (value) => runs.list({ ...checkList(value), channels: true }));
   }
 
   /** Ends all sessions; their clients come back elsewhere or later. */
@@ -210,7 +239,7 @@ export class ClientService {
 
   private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
     const { run } = checkAddress("read a history", request.run);
-    const wanted = request.schedule ? schedulePartition(run) : runPartition(run);
+    const wanted = request.schedule ? schedulePartition(run) : request.channel ? channelPartition(run) : runPartition(run);
     let seq = request.fromSeq;
     for (;;) {
       const { partition, state } = await this.find(wanted, "read the history of", call);
@@ -227,6 +256,7 @@ export class ClientService {
   }
 
   private stream(request: StreamRequest, call: Call): AsyncIterable<StreamItemInit> {
+    if (request.channel) return this.messages(request, call);
     const address = checkAddress("consume a stream", request.run);
     const partition = runPartition(address.run);
     const { router } = this.parts;
@@ -241,6 +271,20 @@ export class ClientService {
       },
     };
     return consumeStream(source, request);
+  }
+
+  private messages(request: StreamRequest, call: Call): AsyncIterable<StreamItemInit> {
+    const partition = channelPartition(checkAddress("read a channel", request.run, "channel").run);
+    const { router } = this.parts;
+    return readMessages(
+      {
+        gone: call.gone,
+        state: async () => (await this.find(partition, "read", call)).state,
+        history: (fromSeq) => router.history(partition, fromSeq),
+        changed: (seq, signal) => router.changed(partition, seq, signal),
+      },
+      request,
+    );
   }
 
   /** Events [seq, state.size), the last chunk with the chain head that they lead to. */
@@ -271,6 +315,7 @@ export class ClientService {
 
 function lacking(partition: Partition, verb: string): HopError {
   const name = runOf(partition);
+  if (isChannel(partition)) return new HopError("CHANNEL_NOT_FOUND", `Cannot ${verb} channel ${name}: there is no such channel`);
   return isSchedule(partition)
     ? new HopError("SCHEDULE_NOT_FOUND", `Cannot ${verb} schedule ${name}: there is no such schedule`)
     : new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${name}: there is no such run`);

@@ -39,6 +39,12 @@ export class PayloadEdge {
     return waits === undefined ? undefined : this.admitAll(waits);
   }
 
+  /** Makes a blob of it in place. Rejects as `admit` does. */
+  async store(payload: Payload): Promise<void> {
+    payload.ref = await this.blobs.put(payload.data);
+    payload.data = noBytes;
+  }
+
   /** Checks a payload that is not recorded: it may be large, but not without bound. Throws `HopError`. */
   checkPassing(payload: Payload | undefined): void {
     if (payload !== undefined) checkShape(payload);
@@ -53,10 +59,8 @@ export class PayloadEdge {
   private async admitAll(payloads: readonly Payload[]): Promise<void> {
     for (const payload of payloads) checkShape(payload);
     for (const payload of payloads) {
-      if (payload.ref === undefined) {
-        payload.ref = await this.blobs.put(payload.data);
-        payload.data = noBytes;
-      } else await this.checkStored(payload.ref);
+      if (payload.ref === undefined) await this.store(payload);
+      else await this.checkStored(payload.ref);
     }
   }
 

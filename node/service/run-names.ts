@@ -12,7 +12,7 @@ export function freshInstance(): string {
 }
 
 /** Id of a method call or a signal whose sender gave none: it may be sent again on its way to the run. */
-export function freshId(kind: "call" | "signal"): string {
+export function freshId(kind: "call" | "message" | "signal"): string {
   return `${kind}_${base32(crypto.getRandomValues(new Uint8Array(randomChars)), randomChars)}`;
 }
 

@@ -7,6 +7,7 @@ import {
   type DescribeReply,
   decodeChunkYielded,
   decodeEvent,
+  decodeMessagesAppended,
   decodeRunStarted,
   EventKind,
   fromBytes,
@@ -16,15 +17,19 @@ import {
   type StreamRequest,
 } from "#proto";
 
-/** One run, seen from the node that a consumer has called. */
-export interface StreamSource {
+/** A history, seen from the node that a consumer has called. */
+export interface HistorySource {
   state(): Promise<DescribeReply>;
   history(fromSeq: Seq): AsyncIterable<Uint8Array[]>;
   changed(seq: Seq, signal: AbortSignal): Promise<void>;
-  /** Is a consumer of that generation's stream until this resolves with how it ended, rejects, or `gone` aborts. */
-  consume(generation: number): Promise<ResultReplyInit>;
   /** The consumer has left. */
   readonly gone: AbortSignal;
+}
+
+/** One run's. */
+export interface StreamSource extends HistorySource {
+  /** Is a consumer of that generation's stream until this resolves with how it ended, rejects, or `gone` aborts. */
+  consume(generation: number): Promise<ResultReplyInit>;
 }
 
 /** Chunks from the offset on, as they come, and the run's end. Fails with `HopError`. */
@@ -60,8 +65,29 @@ export async function* consumeStream(source: StreamSource, { fromOffset, generat
   }
 }
 
+/** Messages of a channel from the offset on, as they come: until the reader leaves, or behind what is there. */
+export async function* readMessages(source: HistorySource, { fromOffset, untilNow }: StreamRequest): AsyncIterable<StreamItemInit> {
+  let at = -1;
+  for (;;) {
+    const { size, expiredEnd, channel } = await source.state();
+    // Who wants only what comes need not look for it in what has been.
+    if (at < 0) at = fromOffset >= (channel?.nextOffset ?? 0) ? size : 0;
+    at = Math.max(at, expiredEnd);
+    for await (const { event, seq } of eventsOf(source, at, size)) {
+      at = seq + 1;
+      if (event.kind !== EventKind.messagesAppended) continue;
+      const { offset, message } = fromBytes(decodeMessagesAppended, event.payload);
+      for (const [i, chunk] of message.entries())
+        if (offset + i >= fromOffset) yield { kind: "chunk", value: { offset: offset + i, chunk } };
+    }
+    if (untilNow) return;
+    await source.changed(asSeq(at), source.gone);
+    if (source.gone.aborted) return;
+  }
+}
+
 /** Events [from, size). */
-async function* eventsOf(source: StreamSource, from: number, size: number) {
+async function* eventsOf(source: HistorySource, from: number, size: number) {
   if (from >= size) return;
   let seq = from;
   for await (const chunk of source.history(asSeq(from))) {

@@ -134,7 +134,9 @@ describe("requests to a run", () => {
 
   test("each kind names what it was about to do", () => {
     const run = "bad";
-    expect(refusal(() => checkSignal({ run, name: "n", payload: undefined, id: "" })).message).toStartWith("Cannot send a signal");
+    expect(refusal(() => checkSignal({ run, name: "n", payload: undefined, id: "", channel: "" })).message).toStartWith(
+      "Cannot send a signal",
+    );
     expect(refusal(() => checkQuery({ run, name: "n", input: undefined })).message).toStartWith("Cannot query a run");
     expect(refusal(() => checkResult({ run, waitMs: 0, generation: 0 })).message).toStartWith("Cannot wait for a result");
     expect(refusal(() => checkTerminate({ run: "a:b", reason: "x".repeat(5000) })).message).toContain("has 5000 bytes, want at most 4096");
@@ -143,7 +145,17 @@ describe("requests to a run", () => {
   });
 
   test("lists, deployments and blobs are bounded", () => {
-    const list = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "", schedules: false, deadLetters: false };
+    const list = {
+      namespace: "",
+      status: 0,
+      type: "",
+      limit: 0,
+      pageToken: "",
+      query: "",
+      schedules: false,
+      channels: false,
+      deadLetters: false,
+    };
     expect(checkList(list).limit).toBe(100);
     expect(refusal(() => checkList({ ...list, limit: 1001, deadLetters: false })).message).toContain("at most 1000");
     expect(refusal(() => checkList({ ...list, status: 99 })).message).toContain("status");

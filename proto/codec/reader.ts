@@ -16,6 +16,9 @@ const shortText = 32;
 declare const TextDecoder: new (label: string, options: { ignoreBOM: boolean }) => { decode(bytes: Uint8Array): string };
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
+/** What is no UTF-8 comes out as replacement characters. */
+export const utf8Text = (bytes: Uint8Array): string => decoder.decode(bytes);
+
 export class Reader {
   readonly bytes: Uint8Array;
   at: number;

@@ -436,6 +436,12 @@ export const EventKind = {
   cancelSent: 79,
   cancelSettled: 96,
   cancelSendCancelled: 97,
+  channelSent: 100,
+  channelSendSettled: 101,
+  channelSendCancelled: 102,
+  channelAwaited: 103,
+  channelReceived: 104,
+  channelWaitCancelled: 105,
   compensationRegistered: 80,
   compensationWithdrawn: 81,
   unwindStarted: 82,
@@ -475,6 +481,12 @@ export const EventKind = {
   scheduleTriggered: 166,
   scheduleBackfilled: 167,
   scheduleDeleted: 168,
+  channelOpened: 176,
+  channelChanged: 177,
+  messagesAppended: 178,
+  messagesDelivered: 179,
+  messagesExpired: 180,
+  channelClosed: 181,
 } as const;
 export type EventKind = (typeof EventKind)[keyof typeof EventKind];
 
@@ -3969,6 +3981,476 @@ export function decodeScheduleDeleted(r: Reader, end: number): ScheduleDeleted {
   return { reason: reason_ };
 }
 
+export interface ChannelSent {
+  op: number;
+  to: string;
+  payload: Payload | undefined;
+  number: number;
+}
+export interface ChannelSentInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  payload?: PayloadInit | undefined;
+  number?: number | undefined;
+}
+
+export function encodeChannelSent(w: Writer, m: ChannelSentInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.payload !== undefined) { { const mark = w.begin(26); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.number !== undefined && m.number !== 0) { w.varint(32); w.varint(m.number); }
+}
+
+export function decodeChannelSent(r: Reader, end: number): ChannelSent {
+  let op_: number = 0;
+  let to_: string = "";
+  let payload_: Payload | undefined;
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 26: payload_ = decodePayload(r, r.extent(end)); break;
+      case 32: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, payload: payload_, number: number_ };
+}
+
+export interface ChannelSendSettled {
+  op: number;
+  failure: Failure | undefined;
+}
+export interface ChannelSendSettledInit {
+  op?: number | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeChannelSendSettled(w: Writer, m: ChannelSendSettledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.failure !== undefined) { { const mark = w.begin(18); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeChannelSendSettled(r: Reader, end: number): ChannelSendSettled {
+  let op_: number = 0;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, failure: failure_ };
+}
+
+export interface ChannelSendCancelled {
+  op: number;
+}
+export interface ChannelSendCancelledInit {
+  op?: number | undefined;
+}
+
+export function encodeChannelSendCancelled(w: Writer, m: ChannelSendCancelledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+}
+
+export function decodeChannelSendCancelled(r: Reader, end: number): ChannelSendCancelled {
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_ };
+}
+
+export interface ChannelAwaited {
+  op: number;
+  to: string;
+  offset: number;
+  messagesMax: number;
+  lingerMs: number;
+  number: number;
+}
+export interface ChannelAwaitedInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  offset?: number | undefined;
+  messagesMax?: number | undefined;
+  lingerMs?: number | undefined;
+  number?: number | undefined;
+}
+
+export function encodeChannelAwaited(w: Writer, m: ChannelAwaitedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(24); w.varint(m.offset); }
+  if (m.messagesMax !== undefined && m.messagesMax !== 0) { w.varint(32); w.varint(m.messagesMax); }
+  if (m.lingerMs !== undefined && m.lingerMs !== 0) { w.varint(40); w.varint(m.lingerMs); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(48); w.varint(m.number); }
+}
+
+export function decodeChannelAwaited(r: Reader, end: number): ChannelAwaited {
+  let op_: number = 0;
+  let to_: string = "";
+  let offset_: number = 0;
+  let messagesMax_: number = 0;
+  let lingerMs_: number = 0;
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 24: offset_ = r.varint(); break;
+      case 32: messagesMax_ = r.varint(); break;
+      case 40: lingerMs_ = r.varint(); break;
+      case 48: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, offset: offset_, messagesMax: messagesMax_, lingerMs: lingerMs_, number: number_ };
+}
+
+export interface ChannelReceived {
+  op: number;
+  from: string;
+  number: number;
+  offset: number;
+  count: number;
+  batch: Payload | undefined;
+  large: Payload[];
+  reduced: Reduced | undefined;
+  missed: number;
+  closed: boolean;
+  failure: Failure | undefined;
+}
+export interface ChannelReceivedInit {
+  op?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  offset?: number | undefined;
+  count?: number | undefined;
+  batch?: PayloadInit | undefined;
+  large?: readonly PayloadInit[] | undefined;
+  reduced?: ReducedInit | undefined;
+  missed?: number | undefined;
+  closed?: boolean | undefined;
+  failure?: FailureInit | undefined;
+}
+
+export function encodeChannelReceived(w: Writer, m: ChannelReceivedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.from !== undefined && m.from !== "") { w.text(18, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(32); w.varint(m.offset); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(40); w.varint(m.count); }
+  if (m.batch !== undefined) { { const mark = w.begin(50); encodePayload(w, m.batch); w.close(mark); } }
+  if (m.large !== undefined) for (const item of m.large) { { const mark = w.begin(58); encodePayload(w, item); w.close(mark); } }
+  if (m.reduced !== undefined) { { const mark = w.begin(66); encodeReduced(w, m.reduced); w.close(mark); } }
+  if (m.missed !== undefined && m.missed !== 0) { w.varint(72); w.varint(m.missed); }
+  if (m.closed === true) { w.varint(80); w.varint(1); }
+  if (m.failure !== undefined) { { const mark = w.begin(90); encodeFailure(w, m.failure); w.close(mark); } }
+}
+
+export function decodeChannelReceived(r: Reader, end: number): ChannelReceived {
+  let op_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  let offset_: number = 0;
+  let count_: number = 0;
+  let batch_: Payload | undefined;
+  const large_: Payload[] = [];
+  let reduced_: Reduced | undefined;
+  let missed_: number = 0;
+  let closed_: boolean = false;
+  let failure_: Failure | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: from_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      case 32: offset_ = r.varint(); break;
+      case 40: count_ = r.varint(); break;
+      case 50: batch_ = decodePayload(r, r.extent(end)); break;
+      case 58: large_.push(decodePayload(r, r.extent(end))); break;
+      case 66: reduced_ = decodeReduced(r, r.extent(end)); break;
+      case 72: missed_ = r.varint(); break;
+      case 80: closed_ = r.varint() !== 0; break;
+      case 90: failure_ = decodeFailure(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, from: from_, number: number_, offset: offset_, count: count_, batch: batch_, large: large_, reduced: reduced_, missed: missed_, closed: closed_, failure: failure_ };
+}
+
+export interface ChannelWaitCancelled {
+  op: number;
+  to: string;
+  number: number;
+}
+export interface ChannelWaitCancelledInit {
+  op?: number | undefined;
+  to?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeChannelWaitCancelled(w: Writer, m: ChannelWaitCancelledInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.to !== undefined && m.to !== "") { w.text(18, m.to); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+}
+
+export function decodeChannelWaitCancelled(r: Reader, end: number): ChannelWaitCancelled {
+  let op_: number = 0;
+  let to_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: to_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, to: to_, number: number_ };
+}
+
+export interface ChannelOpened {
+  generation: number;
+  config: ChannelConfig | undefined;
+}
+export interface ChannelOpenedInit {
+  generation?: number | undefined;
+  config?: ChannelConfigInit | undefined;
+}
+
+export function encodeChannelOpened(w: Writer, m: ChannelOpenedInit): void {
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(8); w.varint(m.generation); }
+  if (m.config !== undefined) { { const mark = w.begin(18); encodeChannelConfig(w, m.config); w.close(mark); } }
+}
+
+export function decodeChannelOpened(r: Reader, end: number): ChannelOpened {
+  let generation_: number = 0;
+  let config_: ChannelConfig | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: generation_ = r.varint(); break;
+      case 18: config_ = decodeChannelConfig(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { generation: generation_, config: config_ };
+}
+
+export interface ChannelChanged {
+  config: ChannelConfig | undefined;
+}
+export interface ChannelChangedInit {
+  config?: ChannelConfigInit | undefined;
+}
+
+export function encodeChannelChanged(w: Writer, m: ChannelChangedInit): void {
+  if (m.config !== undefined) { { const mark = w.begin(10); encodeChannelConfig(w, m.config); w.close(mark); } }
+}
+
+export function decodeChannelChanged(r: Reader, end: number): ChannelChanged {
+  let config_: ChannelConfig | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: config_ = decodeChannelConfig(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { config: config_ };
+}
+
+export interface MessagesAppended {
+  offset: number;
+  message: Payload[];
+  id: string;
+  from: string;
+  number: number;
+}
+export interface MessagesAppendedInit {
+  offset?: number | undefined;
+  message?: readonly PayloadInit[] | undefined;
+  id?: string | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeMessagesAppended(w: Writer, m: MessagesAppendedInit): void {
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(8); w.varint(m.offset); }
+  if (m.message !== undefined) for (const item of m.message) { { const mark = w.begin(18); encodePayload(w, item); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(26, m.id); }
+  if (m.from !== undefined && m.from !== "") { w.text(34, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(40); w.varint(m.number); }
+}
+
+export function decodeMessagesAppended(r: Reader, end: number): MessagesAppended {
+  let offset_: number = 0;
+  const message_: Payload[] = [];
+  let id_: string = "";
+  let from_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: offset_ = r.varint(); break;
+      case 18: message_.push(decodePayload(r, r.extent(end))); break;
+      case 26: id_ = r.text(end); break;
+      case 34: from_ = r.text(end); break;
+      case 40: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { offset: offset_, message: message_, id: id_, from: from_, number: number_ };
+}
+
+export interface MessagesDelivered {
+  to: string;
+  generation: number;
+  op: number;
+  offset: number;
+  count: number;
+  reduced: Reduced | undefined;
+  missed: number;
+  closed: boolean;
+}
+export interface MessagesDeliveredInit {
+  to?: string | undefined;
+  generation?: number | undefined;
+  op?: number | undefined;
+  offset?: number | undefined;
+  count?: number | undefined;
+  reduced?: ReducedInit | undefined;
+  missed?: number | undefined;
+  closed?: boolean | undefined;
+}
+
+export function encodeMessagesDelivered(w: Writer, m: MessagesDeliveredInit): void {
+  if (m.to !== undefined && m.to !== "") { w.text(10, m.to); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(32); w.varint(m.offset); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(40); w.varint(m.count); }
+  if (m.reduced !== undefined) { { const mark = w.begin(50); encodeReduced(w, m.reduced); w.close(mark); } }
+  if (m.missed !== undefined && m.missed !== 0) { w.varint(56); w.varint(m.missed); }
+  if (m.closed === true) { w.varint(64); w.varint(1); }
+}
+
+export function decodeMessagesDelivered(r: Reader, end: number): MessagesDelivered {
+  let to_: string = "";
+  let generation_: number = 0;
+  let op_: number = 0;
+  let offset_: number = 0;
+  let count_: number = 0;
+  let reduced_: Reduced | undefined;
+  let missed_: number = 0;
+  let closed_: boolean = false;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: to_ = r.text(end); break;
+      case 16: generation_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 32: offset_ = r.varint(); break;
+      case 40: count_ = r.varint(); break;
+      case 50: reduced_ = decodeReduced(r, r.extent(end)); break;
+      case 56: missed_ = r.varint(); break;
+      case 64: closed_ = r.varint() !== 0; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { to: to_, generation: generation_, op: op_, offset: offset_, count: count_, reduced: reduced_, missed: missed_, closed: closed_ };
+}
+
+export interface MessagesExpired {
+  before: number;
+  count: number;
+}
+export interface MessagesExpiredInit {
+  before?: number | undefined;
+  count?: number | undefined;
+}
+
+export function encodeMessagesExpired(w: Writer, m: MessagesExpiredInit): void {
+  if (m.before !== undefined && m.before !== 0) { w.varint(8); w.varint(m.before); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(16); w.varint(m.count); }
+}
+
+export function decodeMessagesExpired(r: Reader, end: number): MessagesExpired {
+  let before_: number = 0;
+  let count_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: before_ = r.varint(); break;
+      case 16: count_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { before: before_, count: count_ };
+}
+
+export interface ChannelClosed {
+  reason: string;
+}
+export interface ChannelClosedInit {
+  reason?: string | undefined;
+}
+
+export function encodeChannelClosed(w: Writer, m: ChannelClosedInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeChannelClosed(r: Reader, end: number): ChannelClosed {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
 export const MessageKind = {
   unspecified: 0,
   signal: 1,
@@ -3982,6 +4464,11 @@ export const MessageKind = {
   started: 10,
   cancel: 11,
   terminate: 12,
+  publish: 13,
+  read: 14,
+  readCancelled: 15,
+  leave: 16,
+  delivered: 17,
 } as const;
 export type MessageKind = (typeof MessageKind)[keyof typeof MessageKind];
 
@@ -4001,6 +4488,13 @@ export interface Message {
   ticket: number;
   attached: boolean;
   path: string[];
+  offset: number;
+  count: number;
+  lingerMs: number;
+  large: Payload[];
+  reduced: Reduced | undefined;
+  missed: number;
+  closed: boolean;
 }
 export interface MessageInit {
   number?: number | undefined;
@@ -4018,6 +4512,13 @@ export interface MessageInit {
   ticket?: number | undefined;
   attached?: boolean | undefined;
   path?: readonly string[] | undefined;
+  offset?: number | undefined;
+  count?: number | undefined;
+  lingerMs?: number | undefined;
+  large?: readonly PayloadInit[] | undefined;
+  reduced?: ReducedInit | undefined;
+  missed?: number | undefined;
+  closed?: boolean | undefined;
 }
 
 export function encodeMessage(w: Writer, m: MessageInit): void {
@@ -4036,6 +4537,13 @@ export function encodeMessage(w: Writer, m: MessageInit): void {
   if (m.ticket !== undefined && m.ticket !== 0) { w.varint(152); w.varint(m.ticket); }
   if (m.attached === true) { w.varint(160); w.varint(1); }
   if (m.path !== undefined) for (const item of m.path) { w.text(242, item); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(248); w.varint(m.offset); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(256); w.varint(m.count); }
+  if (m.lingerMs !== undefined && m.lingerMs !== 0) { w.varint(264); w.varint(m.lingerMs); }
+  if (m.large !== undefined) for (const item of m.large) { { const mark = w.begin(274); encodePayload(w, item); w.close(mark); } }
+  if (m.reduced !== undefined) { { const mark = w.begin(282); encodeReduced(w, m.reduced); w.close(mark); } }
+  if (m.missed !== undefined && m.missed !== 0) { w.varint(288); w.varint(m.missed); }
+  if (m.closed === true) { w.varint(296); w.varint(1); }
 }
 
 export function decodeMessage(r: Reader, end: number): Message {
@@ -4054,6 +4562,13 @@ export function decodeMessage(r: Reader, end: number): Message {
   let ticket_: number = 0;
   let attached_: boolean = false;
   const path_: string[] = [];
+  let offset_: number = 0;
+  let count_: number = 0;
+  let lingerMs_: number = 0;
+  const large_: Payload[] = [];
+  let reduced_: Reduced | undefined;
+  let missed_: number = 0;
+  let closed_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4073,11 +4588,18 @@ export function decodeMessage(r: Reader, end: number): Message {
       case 152: ticket_ = r.varint(); break;
       case 160: attached_ = r.varint() !== 0; break;
       case 242: path_.push(r.text(end)); break;
+      case 248: offset_ = r.varint(); break;
+      case 256: count_ = r.varint(); break;
+      case 264: lingerMs_ = r.varint(); break;
+      case 274: large_.push(decodePayload(r, r.extent(end))); break;
+      case 282: reduced_ = decodeReduced(r, r.extent(end)); break;
+      case 288: missed_ = r.varint(); break;
+      case 296: closed_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_, path: path_ };
+  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_, path: path_, offset: offset_, count: count_, lingerMs: lingerMs_, large: large_, reduced: reduced_, missed: missed_, closed: closed_ };
 }
 
 export interface Envelope {
@@ -4355,6 +4877,9 @@ export interface InboxTaken {
   op: number;
   generation: number;
   of: number;
+  offset: number;
+  count: number;
+  lingerMs: number;
 }
 export interface InboxTakenInit {
   partition?: string | undefined;
@@ -4366,6 +4891,9 @@ export interface InboxTakenInit {
   op?: number | undefined;
   generation?: number | undefined;
   of?: number | undefined;
+  offset?: number | undefined;
+  count?: number | undefined;
+  lingerMs?: number | undefined;
 }
 
 export function encodeInboxTaken(w: Writer, m: InboxTakenInit): void {
@@ -4378,6 +4906,9 @@ export function encodeInboxTaken(w: Writer, m: InboxTakenInit): void {
   if (m.op !== undefined && m.op !== 0) { w.varint(56); w.varint(m.op); }
   if (m.generation !== undefined && m.generation !== 0) { w.varint(64); w.varint(m.generation); }
   if (m.of !== undefined && m.of !== 0) { w.varint(72); w.varint(m.of); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(80); w.varint(m.offset); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(88); w.varint(m.count); }
+  if (m.lingerMs !== undefined && m.lingerMs !== 0) { w.varint(96); w.varint(m.lingerMs); }
 }
 
 export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
@@ -4390,6 +4921,9 @@ export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
   let op_: number = 0;
   let generation_: number = 0;
   let of_: number = 0;
+  let offset_: number = 0;
+  let count_: number = 0;
+  let lingerMs_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4403,11 +4937,14 @@ export function decodeInboxTaken(r: Reader, end: number): InboxTaken {
       case 56: op_ = r.varint(); break;
       case 64: generation_ = r.varint(); break;
       case 72: of_ = r.varint(); break;
+      case 80: offset_ = r.varint(); break;
+      case 88: count_ = r.varint(); break;
+      case 96: lingerMs_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { partition: partition_, sender: sender_, number: number_, settled: settled_, refusal: refusal_, kind: kind_, op: op_, generation: generation_, of: of_ };
+  return { partition: partition_, sender: sender_, number: number_, settled: settled_, refusal: refusal_, kind: kind_, op: op_, generation: generation_, of: of_, offset: offset_, count: count_, lingerMs: lingerMs_ };
 }
 
 export interface OutboxSettled {
@@ -4935,6 +5472,8 @@ export interface RunState {
   searchable: SearchableValue[];
   stream: number;
   schedule: ScheduleState | undefined;
+  channel: ChannelState | undefined;
+  reads: ReadChannel[];
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -4986,6 +5525,8 @@ export interface RunStateInit {
   searchable?: readonly SearchableValueInit[] | undefined;
   stream?: number | undefined;
   schedule?: ScheduleStateInit | undefined;
+  channel?: ChannelStateInit | undefined;
+  reads?: readonly ReadChannelInit[] | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -5038,6 +5579,8 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.searchable !== undefined) for (const item of m.searchable) { { const mark = w.begin(506); encodeSearchableValue(w, item); w.close(mark); } }
   if (m.stream !== undefined && m.stream !== 0) { w.varint(512); w.varint(m.stream); }
   if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
+  if (m.channel !== undefined) { { const mark = w.begin(730); encodeChannelState(w, m.channel); w.close(mark); } }
+  if (m.reads !== undefined) for (const item of m.reads) { { const mark = w.begin(738); encodeReadChannel(w, item); w.close(mark); } }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -5090,6 +5633,8 @@ export function decodeRunState(r: Reader, end: number): RunState {
   const searchable_: SearchableValue[] = [];
   let stream_: number = 0;
   let schedule_: ScheduleState | undefined;
+  let channel_: ChannelState | undefined;
+  const reads_: ReadChannel[] = [];
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5143,11 +5688,13 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 506: searchable_.push(decodeSearchableValue(r, r.extent(end))); break;
       case 512: stream_ = r.varint(); break;
       case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
+      case 730: channel_ = decodeChannelState(r, r.extent(end)); break;
+      case 738: reads_.push(decodeReadChannel(r, r.extent(end))); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, stream: stream_, schedule: schedule_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, stream: stream_, schedule: schedule_, channel: channel_, reads: reads_ };
 }
 
 export interface OpenCall {
@@ -5248,6 +5795,36 @@ export function decodeAnsweredCall(r: Reader, end: number): AnsweredCall {
   }
   r.leave(end);
   return { id: id_, name: name_, seq: seq_, answer: answer_ };
+}
+
+export interface ReadChannel {
+  channel: string;
+  offset: number;
+}
+export interface ReadChannelInit {
+  channel?: string | undefined;
+  offset?: number | undefined;
+}
+
+export function encodeReadChannel(w: Writer, m: ReadChannelInit): void {
+  if (m.channel !== undefined && m.channel !== "") { w.text(10, m.channel); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(16); w.varint(m.offset); }
+}
+
+export function decodeReadChannel(r: Reader, end: number): ReadChannel {
+  let channel_: string = "";
+  let offset_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: channel_ = r.text(end); break;
+      case 16: offset_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { channel: channel_, offset: offset_ };
 }
 
 export interface SearchableValue {
@@ -5837,6 +6414,8 @@ export const CommandKind = {
   answerCall: 15,
   setSearchable: 30,
   yieldChunk: 31,
+  sendChannel: 32,
+  readChannel: 33,
   compensate: 10,
   withdrawCompensation: 11,
 } as const;
@@ -6313,6 +6892,8 @@ export interface Command {
   propagates: boolean;
   inCall: number;
   searchable: string;
+  messagesMax: number;
+  lingerMs: number;
 }
 export interface CommandInit {
   kind?: number | undefined;
@@ -6333,6 +6914,8 @@ export interface CommandInit {
   propagates?: boolean | undefined;
   inCall?: number | undefined;
   searchable?: string | undefined;
+  messagesMax?: number | undefined;
+  lingerMs?: number | undefined;
 }
 
 export function encodeCommand(w: Writer, m: CommandInit): void {
@@ -6354,6 +6937,8 @@ export function encodeCommand(w: Writer, m: CommandInit): void {
   if (m.propagates === true) { w.varint(248); w.varint(1); }
   if (m.inCall !== undefined && m.inCall !== 0) { w.varint(256); w.varint(m.inCall); }
   if (m.searchable !== undefined && m.searchable !== "") { w.text(322, m.searchable); }
+  if (m.messagesMax !== undefined && m.messagesMax !== 0) { w.varint(328); w.varint(m.messagesMax); }
+  if (m.lingerMs !== undefined && m.lingerMs !== 0) { w.varint(336); w.varint(m.lingerMs); }
 }
 
 export function decodeCommand(r: Reader, end: number): Command {
@@ -6375,6 +6960,8 @@ export function decodeCommand(r: Reader, end: number): Command {
   let propagates_: boolean = false;
   let inCall_: number = 0;
   let searchable_: string = "";
+  let messagesMax_: number = 0;
+  let lingerMs_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6397,11 +6984,13 @@ export function decodeCommand(r: Reader, end: number): Command {
       case 248: propagates_ = r.varint() !== 0; break;
       case 256: inCall_ = r.varint(); break;
       case 322: searchable_ = r.text(end); break;
+      case 328: messagesMax_ = r.varint(); break;
+      case 336: lingerMs_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, trigger: trigger_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, propagates: propagates_, inCall: inCall_, searchable: searchable_ };
+  return { kind: kind_, op: op_, name: name_, payload: payload_, options: options_, durationMs: durationMs_, failure: failure_, to: to_, trigger: trigger_, start: start_, closePolicy: closePolicy_, child: child_, reason: reason_, ownCode: ownCode_, rejected: rejected_, propagates: propagates_, inCall: inCall_, searchable: searchable_, messagesMax: messagesMax_, lingerMs: lingerMs_ };
 }
 
 export interface TaskToken {
@@ -6976,6 +7565,7 @@ export type ClientItem =
   | { request: number; kind: "cancel"; value: CancelRequest }
   | { request: number; kind: "query"; value: QueryRequest }
   | { request: number; kind: "call"; value: CallRequest }
+  | { request: number; kind: "channel"; value: ChannelCommand }
   | { request: number; kind: "unknown" };
 export type ClientItemInit =
   | { request?: number | undefined; kind: "start"; value: StartRequestInit }
@@ -6983,7 +7573,8 @@ export type ClientItemInit =
   | { request?: number | undefined; kind: "result"; value: ResultRequestInit }
   | { request?: number | undefined; kind: "cancel"; value: CancelRequestInit }
   | { request?: number | undefined; kind: "query"; value: QueryRequestInit }
-  | { request?: number | undefined; kind: "call"; value: CallRequestInit };
+  | { request?: number | undefined; kind: "call"; value: CallRequestInit }
+  | { request?: number | undefined; kind: "channel"; value: ChannelCommandInit };
 
 export function encodeClientItem(w: Writer, m: ClientItemInit): void {
   if (m.request !== undefined && m.request !== 0) { w.varint(8); w.varint(m.request); }
@@ -6994,6 +7585,7 @@ export function encodeClientItem(w: Writer, m: ClientItemInit): void {
     case "cancel": { const mark = w.begin(42); encodeCancelRequest(w, m.value); w.close(mark); } break;
     case "query": { const mark = w.begin(50); encodeQueryRequest(w, m.value); w.close(mark); } break;
     case "call": { const mark = w.begin(82); encodeCallRequest(w, m.value); w.close(mark); } break;
+    case "channel": { const mark = w.begin(90); encodeChannelCommand(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -7006,6 +7598,7 @@ export function decodeClientItem(r: Reader, end: number): ClientItem {
   let cancel_: CancelRequest | undefined;
   let query_: QueryRequest | undefined;
   let call_: CallRequest | undefined;
+  let channel_: ChannelCommand | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7017,6 +7610,7 @@ export function decodeClientItem(r: Reader, end: number): ClientItem {
       case 42: cancel_ = decodeCancelRequest(r, r.extent(end)); choice = 5; break;
       case 50: query_ = decodeQueryRequest(r, r.extent(end)); choice = 6; break;
       case 82: call_ = decodeCallRequest(r, r.extent(end)); choice = 10; break;
+      case 90: channel_ = decodeChannelCommand(r, r.extent(end)); choice = 11; break;
       default: r.skip(tag, end);
     }
   }
@@ -7027,6 +7621,7 @@ export function decodeClientItem(r: Reader, end: number): ClientItem {
     : choice === 5 ? { request: request_, kind: "cancel", value: cancel_ as CancelRequest }
     : choice === 6 ? { request: request_, kind: "query", value: query_ as QueryRequest }
     : choice === 10 ? { request: request_, kind: "call", value: call_ as CallRequest }
+    : choice === 11 ? { request: request_, kind: "channel", value: channel_ as ChannelCommand }
     : { request: request_, kind: "unknown" };
 }
 
@@ -7039,6 +7634,7 @@ export type ReplyItem =
   | { request: number; kind: "error"; value: ErrorDetail }
   | { request: number; kind: "nodes"; value: Nodes }
   | { request: number; kind: "call"; value: CallReply }
+  | { request: number; kind: "channel"; value: ChannelReply }
   | { request: number; kind: "unknown" };
 export type ReplyItemInit =
   | { request?: number | undefined; kind: "start"; value: StartReplyInit }
@@ -7048,7 +7644,8 @@ export type ReplyItemInit =
   | { request?: number | undefined; kind: "query"; value: QueryReplyInit }
   | { request?: number | undefined; kind: "error"; value: ErrorDetailInit }
   | { request?: number | undefined; kind: "nodes"; value: NodesInit }
-  | { request?: number | undefined; kind: "call"; value: CallReplyInit };
+  | { request?: number | undefined; kind: "call"; value: CallReplyInit }
+  | { request?: number | undefined; kind: "channel"; value: ChannelReplyInit };
 
 export function encodeReplyItem(w: Writer, m: ReplyItemInit): void {
   if (m.request !== undefined && m.request !== 0) { w.varint(8); w.varint(m.request); }
@@ -7061,6 +7658,7 @@ export function encodeReplyItem(w: Writer, m: ReplyItemInit): void {
     case "error": { const mark = w.begin(58); encodeErrorDetail(w, m.value); w.close(mark); } break;
     case "nodes": { const mark = w.begin(66); encodeNodes(w, m.value); w.close(mark); } break;
     case "call": { const mark = w.begin(82); encodeCallReply(w, m.value); w.close(mark); } break;
+    case "channel": { const mark = w.begin(90); encodeChannelReply(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -7075,6 +7673,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
   let error_: ErrorDetail | undefined;
   let nodes_: Nodes | undefined;
   let call_: CallReply | undefined;
+  let channel_: ChannelReply | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7088,6 +7687,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
       case 58: error_ = decodeErrorDetail(r, r.extent(end)); choice = 7; break;
       case 66: nodes_ = decodeNodes(r, r.extent(end)); choice = 8; break;
       case 82: call_ = decodeCallReply(r, r.extent(end)); choice = 10; break;
+      case 90: channel_ = decodeChannelReply(r, r.extent(end)); choice = 11; break;
       default: r.skip(tag, end);
     }
   }
@@ -7100,6 +7700,7 @@ export function decodeReplyItem(r: Reader, end: number): ReplyItem {
     : choice === 7 ? { request: request_, kind: "error", value: error_ as ErrorDetail }
     : choice === 8 ? { request: request_, kind: "nodes", value: nodes_ as Nodes }
     : choice === 10 ? { request: request_, kind: "call", value: call_ as CallReply }
+    : choice === 11 ? { request: request_, kind: "channel", value: channel_ as ChannelReply }
     : { request: request_, kind: "unknown" };
 }
 
@@ -7353,12 +7954,14 @@ export interface SignalRequest {
   name: string;
   payload: Payload | undefined;
   id: string;
+  channel: string;
 }
 export interface SignalRequestInit {
   run?: string | undefined;
   name?: string | undefined;
   payload?: PayloadInit | undefined;
   id?: string | undefined;
+  channel?: string | undefined;
 }
 
 export function encodeSignalRequest(w: Writer, m: SignalRequestInit): void {
@@ -7366,6 +7969,7 @@ export function encodeSignalRequest(w: Writer, m: SignalRequestInit): void {
   if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
   if (m.payload !== undefined) { { const mark = w.begin(26); encodePayload(w, m.payload); w.close(mark); } }
   if (m.id !== undefined && m.id !== "") { w.text(34, m.id); }
+  if (m.channel !== undefined && m.channel !== "") { w.text(42, m.channel); }
 }
 
 export function decodeSignalRequest(r: Reader, end: number): SignalRequest {
@@ -7373,6 +7977,7 @@ export function decodeSignalRequest(r: Reader, end: number): SignalRequest {
   let name_: string = "";
   let payload_: Payload | undefined;
   let id_: string = "";
+  let channel_: string = "";
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7381,36 +7986,42 @@ export function decodeSignalRequest(r: Reader, end: number): SignalRequest {
       case 18: name_ = r.text(end); break;
       case 26: payload_ = decodePayload(r, r.extent(end)); break;
       case 34: id_ = r.text(end); break;
+      case 42: channel_ = r.text(end); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, name: name_, payload: payload_, id: id_ };
+  return { run: run_, name: name_, payload: payload_, id: id_, channel: channel_ };
 }
 
 export interface SignalReply {
   seq: number;
+  offset: number;
 }
 export interface SignalReplyInit {
   seq?: number | undefined;
+  offset?: number | undefined;
 }
 
 export function encodeSignalReply(w: Writer, m: SignalReplyInit): void {
   if (m.seq !== undefined && m.seq !== 0) { w.varint(8); w.varint(m.seq); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(16); w.varint(m.offset); }
 }
 
 export function decodeSignalReply(r: Reader, end: number): SignalReply {
   let seq_: number = 0;
+  let offset_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 8: seq_ = r.varint(); break;
+      case 16: offset_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { seq: seq_ };
+  return { seq: seq_, offset: offset_ };
 }
 
 export interface QueryRequest {
@@ -7907,6 +8518,7 @@ export interface ListRequest {
   query: string;
   deadLetters: boolean;
   schedules: boolean;
+  channels: boolean;
 }
 export interface ListRequestInit {
   namespace?: string | undefined;
@@ -7917,6 +8529,7 @@ export interface ListRequestInit {
   query?: string | undefined;
   deadLetters?: boolean | undefined;
   schedules?: boolean | undefined;
+  channels?: boolean | undefined;
 }
 
 export function encodeListRequest(w: Writer, m: ListRequestInit): void {
@@ -7928,6 +8541,7 @@ export function encodeListRequest(w: Writer, m: ListRequestInit): void {
   if (m.query !== undefined && m.query !== "") { w.text(50, m.query); }
   if (m.deadLetters === true) { w.varint(56); w.varint(1); }
   if (m.schedules === true) { w.varint(720); w.varint(1); }
+  if (m.channels === true) { w.varint(728); w.varint(1); }
 }
 
 export function decodeListRequest(r: Reader, end: number): ListRequest {
@@ -7939,6 +8553,7 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
   let query_: string = "";
   let deadLetters_: boolean = false;
   let schedules_: boolean = false;
+  let channels_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -7951,11 +8566,12 @@ export function decodeListRequest(r: Reader, end: number): ListRequest {
       case 50: query_ = r.text(end); break;
       case 56: deadLetters_ = r.varint() !== 0; break;
       case 720: schedules_ = r.varint() !== 0; break;
+      case 728: channels_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_, deadLetters: deadLetters_, schedules: schedules_ };
+  return { namespace: namespace_, status: status_, type: type_, limit: limit_, pageToken: pageToken_, query: query_, deadLetters: deadLetters_, schedules: schedules_, channels: channels_ };
 }
 
 export interface ListReply {
@@ -8113,6 +8729,8 @@ export interface DescribeReply {
   startedBy: StartedBy | undefined;
   firstSeq: number;
   schedule: ScheduleState | undefined;
+  channel: ChannelState | undefined;
+  keptMessages: number;
 }
 export interface DescribeReplyInit {
   summary?: RunSummaryInit | undefined;
@@ -8134,6 +8752,8 @@ export interface DescribeReplyInit {
   startedBy?: StartedByInit | undefined;
   firstSeq?: number | undefined;
   schedule?: ScheduleStateInit | undefined;
+  channel?: ChannelStateInit | undefined;
+  keptMessages?: number | undefined;
 }
 
 export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
@@ -8156,6 +8776,8 @@ export function encodeDescribeReply(w: Writer, m: DescribeReplyInit): void {
   if (m.startedBy !== undefined) { { const mark = w.begin(194); encodeStartedBy(w, m.startedBy); w.close(mark); } }
   if (m.firstSeq !== undefined && m.firstSeq !== 0) { w.varint(200); w.varint(m.firstSeq); }
   if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
+  if (m.channel !== undefined) { { const mark = w.begin(730); encodeChannelState(w, m.channel); w.close(mark); } }
+  if (m.keptMessages !== undefined && m.keptMessages !== 0) { w.varint(736); w.varint(m.keptMessages); }
 }
 
 export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
@@ -8178,6 +8800,8 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
   let startedBy_: StartedBy | undefined;
   let firstSeq_: number = 0;
   let schedule_: ScheduleState | undefined;
+  let channel_: ChannelState | undefined;
+  let keptMessages_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8201,11 +8825,13 @@ export function decodeDescribeReply(r: Reader, end: number): DescribeReply {
       case 194: startedBy_ = decodeStartedBy(r, r.extent(end)); break;
       case 200: firstSeq_ = r.varint(); break;
       case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
+      case 730: channel_ = decodeChannelState(r, r.extent(end)); break;
+      case 736: keptMessages_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, deadLetter: deadLetter_, decidedStatus: decidedStatus_, startedBy: startedBy_, firstSeq: firstSeq_, schedule: schedule_ };
+  return { summary: summary_, size: size_, lastHash: lastHash_, peaks: peaks_, root: root_, pending: pending_, outcome: outcome_, cancelRequested: cancelRequested_, deadlineAtMs: deadlineAtMs_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, deadLetter: deadLetter_, decidedStatus: decidedStatus_, startedBy: startedBy_, firstSeq: firstSeq_, schedule: schedule_, channel: channel_, keptMessages: keptMessages_ };
 }
 
 export interface CompensationSummary {
@@ -8583,12 +9209,14 @@ export interface HistoryRequest {
   fromSeq: number;
   follow: boolean;
   schedule: boolean;
+  channel: boolean;
 }
 export interface HistoryRequestInit {
   run?: string | undefined;
   fromSeq?: number | undefined;
   follow?: boolean | undefined;
   schedule?: boolean | undefined;
+  channel?: boolean | undefined;
 }
 
 export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
@@ -8596,6 +9224,7 @@ export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
   if (m.fromSeq !== undefined && m.fromSeq !== 0) { w.varint(16); w.varint(m.fromSeq); }
   if (m.follow === true) { w.varint(24); w.varint(1); }
   if (m.schedule === true) { w.varint(720); w.varint(1); }
+  if (m.channel === true) { w.varint(728); w.varint(1); }
 }
 
 export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
@@ -8603,6 +9232,7 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
   let fromSeq_: number = 0;
   let follow_: boolean = false;
   let schedule_: boolean = false;
+  let channel_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8611,11 +9241,12 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
       case 16: fromSeq_ = r.varint(); break;
       case 24: follow_ = r.varint() !== 0; break;
       case 720: schedule_ = r.varint() !== 0; break;
+      case 728: channel_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_ };
+  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_, channel: channel_ };
 }
 
 export interface HistoryChunk {
@@ -8657,23 +9288,31 @@ export interface StreamRequest {
   run: string;
   fromOffset: number;
   generation: number;
+  channel: boolean;
+  untilNow: boolean;
 }
 export interface StreamRequestInit {
   run?: string | undefined;
   fromOffset?: number | undefined;
   generation?: number | undefined;
+  channel?: boolean | undefined;
+  untilNow?: boolean | undefined;
 }
 
 export function encodeStreamRequest(w: Writer, m: StreamRequestInit): void {
   if (m.run !== undefined && m.run !== "") { w.text(10, m.run); }
   if (m.fromOffset !== undefined && m.fromOffset !== 0) { w.varint(16); w.varint(m.fromOffset); }
   if (m.generation !== undefined && m.generation !== 0) { w.varint(24); w.varint(m.generation); }
+  if (m.channel === true) { w.varint(728); w.varint(1); }
+  if (m.untilNow === true) { w.varint(736); w.varint(1); }
 }
 
 export function decodeStreamRequest(r: Reader, end: number): StreamRequest {
   let run_: string = "";
   let fromOffset_: number = 0;
   let generation_: number = 0;
+  let channel_: boolean = false;
+  let untilNow_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -8681,11 +9320,13 @@ export function decodeStreamRequest(r: Reader, end: number): StreamRequest {
       case 10: run_ = r.text(end); break;
       case 16: fromOffset_ = r.varint(); break;
       case 24: generation_ = r.varint(); break;
+      case 728: channel_ = r.varint() !== 0; break;
+      case 736: untilNow_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, fromOffset: fromOffset_, generation: generation_ };
+  return { run: run_, fromOffset: fromOffset_, generation: generation_, channel: channel_, untilNow: untilNow_ };
 }
 
 export type StreamItem =
@@ -10761,6 +11402,7 @@ export type ForwardedCommand =
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "call"; value: CallRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "consume"; value: StreamRequest }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "schedule"; value: ScheduleCommand }
+  | { identity: Identity | undefined; shard: number; epoch: number; kind: "channel"; value: ChannelCommand }
   | { identity: Identity | undefined; shard: number; epoch: number; kind: "unknown" };
 export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "start"; value: StartRequestInit }
@@ -10776,7 +11418,8 @@ export type ForwardedCommandInit =
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "dropDeadLetter"; value: DropDeadLetterRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "call"; value: CallRequestInit }
   | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "consume"; value: StreamRequestInit }
-  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "schedule"; value: ScheduleCommandInit };
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "schedule"; value: ScheduleCommandInit }
+  | { identity?: IdentityInit | undefined; shard?: number | undefined; epoch?: number | undefined; kind: "channel"; value: ChannelCommandInit };
 
 export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void {
   if (m.identity !== undefined) { { const mark = w.begin(10); encodeIdentity(w, m.identity); w.close(mark); } }
@@ -10797,6 +11440,7 @@ export function encodeForwardedCommand(w: Writer, m: ForwardedCommandInit): void
     case "call": { const mark = w.begin(242); encodeCallRequest(w, m.value); w.close(mark); } break;
     case "consume": { const mark = w.begin(250); encodeStreamRequest(w, m.value); w.close(mark); } break;
     case "schedule": { const mark = w.begin(722); encodeScheduleCommand(w, m.value); w.close(mark); } break;
+    case "channel": { const mark = w.begin(730); encodeChannelCommand(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -10819,6 +11463,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
   let call_: CallRequest | undefined;
   let consume_: StreamRequest | undefined;
   let schedule_: ScheduleCommand | undefined;
+  let channel_: ChannelCommand | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -10840,6 +11485,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
       case 242: call_ = decodeCallRequest(r, r.extent(end)); choice = 30; break;
       case 250: consume_ = decodeStreamRequest(r, r.extent(end)); choice = 31; break;
       case 722: schedule_ = decodeScheduleCommand(r, r.extent(end)); choice = 90; break;
+      case 730: channel_ = decodeChannelCommand(r, r.extent(end)); choice = 91; break;
       default: r.skip(tag, end);
     }
   }
@@ -10858,6 +11504,7 @@ export function decodeForwardedCommand(r: Reader, end: number): ForwardedCommand
     : choice === 30 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "call", value: call_ as CallRequest }
     : choice === 31 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "consume", value: consume_ as StreamRequest }
     : choice === 90 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "schedule", value: schedule_ as ScheduleCommand }
+    : choice === 91 ? { identity: identity_, shard: shard_, epoch: epoch_, kind: "channel", value: channel_ as ChannelCommand }
     : { identity: identity_, shard: shard_, epoch: epoch_, kind: "unknown" };
 }
 
@@ -10871,6 +11518,7 @@ export type ForwardedReply =
   | {  kind: "refused"; value: ForwardRefusal }
   | {  kind: "called"; value: CallReply }
   | {  kind: "scheduled"; value: ScheduleReply }
+  | {  kind: "channelled"; value: ChannelReply }
   | {  kind: "unknown" };
 export type ForwardedReplyInit =
   | {  kind: "start"; value: StartReplyInit }
@@ -10881,7 +11529,8 @@ export type ForwardedReplyInit =
   | {  kind: "resumed"; value: ResumeReplyInit }
   | {  kind: "refused"; value: ForwardRefusalInit }
   | {  kind: "called"; value: CallReplyInit }
-  | {  kind: "scheduled"; value: ScheduleReplyInit };
+  | {  kind: "scheduled"; value: ScheduleReplyInit }
+  | {  kind: "channelled"; value: ChannelReplyInit };
 
 export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
   switch (m.kind) {
@@ -10894,6 +11543,7 @@ export function encodeForwardedReply(w: Writer, m: ForwardedReplyInit): void {
     case "refused": { const mark = w.begin(58); encodeForwardRefusal(w, m.value); w.close(mark); } break;
     case "called": { const mark = w.begin(242); encodeCallReply(w, m.value); w.close(mark); } break;
     case "scheduled": { const mark = w.begin(722); encodeScheduleReply(w, m.value); w.close(mark); } break;
+    case "channelled": { const mark = w.begin(730); encodeChannelReply(w, m.value); w.close(mark); } break;
   }
 }
 
@@ -10908,6 +11558,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
   let refused_: ForwardRefusal | undefined;
   let called_: CallReply | undefined;
   let scheduled_: ScheduleReply | undefined;
+  let channelled_: ChannelReply | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -10921,6 +11572,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
       case 58: refused_ = decodeForwardRefusal(r, r.extent(end)); choice = 7; break;
       case 242: called_ = decodeCallReply(r, r.extent(end)); choice = 30; break;
       case 722: scheduled_ = decodeScheduleReply(r, r.extent(end)); choice = 90; break;
+      case 730: channelled_ = decodeChannelReply(r, r.extent(end)); choice = 91; break;
       default: r.skip(tag, end);
     }
   }
@@ -10934,6 +11586,7 @@ export function decodeForwardedReply(r: Reader, end: number): ForwardedReply {
     : choice === 7 ? { kind: "refused", value: refused_ as ForwardRefusal }
     : choice === 30 ? { kind: "called", value: called_ as CallReply }
     : choice === 90 ? { kind: "scheduled", value: scheduled_ as ScheduleReply }
+    : choice === 91 ? { kind: "channelled", value: channelled_ as ChannelReply }
     : { kind: "unknown" };
 }
 
@@ -15315,6 +15968,446 @@ export function decodePreviewedInstant(r: Reader, end: number): PreviewedInstant
   return { atMs: atMs_, dueMs: dueMs_, aheadMs: aheadMs_, behind: behind_, change: change_ };
 }
 
+export const Reducer = {
+  none: 0,
+  count: 1,
+  sum: 2,
+  min: 3,
+  max: 4,
+  union: 5,
+  last: 6,
+} as const;
+export type Reducer = (typeof Reducer)[keyof typeof Reducer];
+
+export interface ChannelConfig {
+  reducer: number;
+  expireMs: number;
+  messagesMax: number;
+  bytesMax: number;
+  note: string;
+}
+export interface ChannelConfigInit {
+  reducer?: number | undefined;
+  expireMs?: number | undefined;
+  messagesMax?: number | undefined;
+  bytesMax?: number | undefined;
+  note?: string | undefined;
+}
+
+export function encodeChannelConfig(w: Writer, m: ChannelConfigInit): void {
+  if (m.reducer !== undefined && m.reducer !== 0) { w.varint(8); w.varint(m.reducer); }
+  if (m.expireMs !== undefined && m.expireMs !== 0) { w.varint(16); w.varint(m.expireMs); }
+  if (m.messagesMax !== undefined && m.messagesMax !== 0) { w.varint(24); w.varint(m.messagesMax); }
+  if (m.bytesMax !== undefined && m.bytesMax !== 0) { w.varint(32); w.varint(m.bytesMax); }
+  if (m.note !== undefined && m.note !== "") { w.text(42, m.note); }
+}
+
+export function decodeChannelConfig(r: Reader, end: number): ChannelConfig {
+  let reducer_: number = 0;
+  let expireMs_: number = 0;
+  let messagesMax_: number = 0;
+  let bytesMax_: number = 0;
+  let note_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: reducer_ = r.varint(); break;
+      case 16: expireMs_ = r.varint(); break;
+      case 24: messagesMax_ = r.varint(); break;
+      case 32: bytesMax_ = r.varint(); break;
+      case 42: note_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reducer: reducer_, expireMs: expireMs_, messagesMax: messagesMax_, bytesMax: bytesMax_, note: note_ };
+}
+
+export interface Reduced {
+  count: number;
+  value: string;
+}
+export interface ReducedInit {
+  count?: number | undefined;
+  value?: string | undefined;
+}
+
+export function encodeReduced(w: Writer, m: ReducedInit): void {
+  if (m.count !== undefined && m.count !== 0) { w.varint(8); w.varint(m.count); }
+  if (m.value !== undefined && m.value !== "") { w.text(18, m.value); }
+}
+
+export function decodeReduced(r: Reader, end: number): Reduced {
+  let count_: number = 0;
+  let value_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: count_ = r.varint(); break;
+      case 18: value_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { count: count_, value: value_ };
+}
+
+export interface MessageBatch {
+  message: Payload[];
+}
+export interface MessageBatchInit {
+  message?: readonly PayloadInit[] | undefined;
+}
+
+export function encodeMessageBatch(w: Writer, m: MessageBatchInit): void {
+  if (m.message !== undefined) for (const item of m.message) { { const mark = w.begin(10); encodePayload(w, item); w.close(mark); } }
+}
+
+export function decodeMessageBatch(r: Reader, end: number): MessageBatch {
+  const message_: Payload[] = [];
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: message_.push(decodePayload(r, r.extent(end))); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { message: message_ };
+}
+
+export type ChannelCommand =
+  | { channel: string; kind: "send"; value: ChannelSend }
+  | { channel: string; kind: "open"; value: ChannelConfig }
+  | { channel: string; kind: "change"; value: ChannelConfig }
+  | { channel: string; kind: "close"; value: ChannelClose }
+  | { channel: string; kind: "unknown" };
+export type ChannelCommandInit =
+  | { channel?: string | undefined; kind: "send"; value: ChannelSendInit }
+  | { channel?: string | undefined; kind: "open"; value: ChannelConfigInit }
+  | { channel?: string | undefined; kind: "change"; value: ChannelConfigInit }
+  | { channel?: string | undefined; kind: "close"; value: ChannelCloseInit };
+
+export function encodeChannelCommand(w: Writer, m: ChannelCommandInit): void {
+  if (m.channel !== undefined && m.channel !== "") { w.text(10, m.channel); }
+  switch (m.kind) {
+    case "send": { const mark = w.begin(18); encodeChannelSend(w, m.value); w.close(mark); } break;
+    case "open": { const mark = w.begin(26); encodeChannelConfig(w, m.value); w.close(mark); } break;
+    case "change": { const mark = w.begin(34); encodeChannelConfig(w, m.value); w.close(mark); } break;
+    case "close": { const mark = w.begin(42); encodeChannelClose(w, m.value); w.close(mark); } break;
+  }
+}
+
+export function decodeChannelCommand(r: Reader, end: number): ChannelCommand {
+  let channel_: string = "";
+  let choice = 0;
+  let send_: ChannelSend | undefined;
+  let open_: ChannelConfig | undefined;
+  let change_: ChannelConfig | undefined;
+  let close_: ChannelClose | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: channel_ = r.text(end); break;
+      case 18: send_ = decodeChannelSend(r, r.extent(end)); choice = 2; break;
+      case 26: open_ = decodeChannelConfig(r, r.extent(end)); choice = 3; break;
+      case 34: change_ = decodeChannelConfig(r, r.extent(end)); choice = 4; break;
+      case 42: close_ = decodeChannelClose(r, r.extent(end)); choice = 5; break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return choice === 2 ? { channel: channel_, kind: "send", value: send_ as ChannelSend }
+    : choice === 3 ? { channel: channel_, kind: "open", value: open_ as ChannelConfig }
+    : choice === 4 ? { channel: channel_, kind: "change", value: change_ as ChannelConfig }
+    : choice === 5 ? { channel: channel_, kind: "close", value: close_ as ChannelClose }
+    : { channel: channel_, kind: "unknown" };
+}
+
+export interface ChannelSend {
+  message: Payload[];
+  id: string;
+}
+export interface ChannelSendInit {
+  message?: readonly PayloadInit[] | undefined;
+  id?: string | undefined;
+}
+
+export function encodeChannelSend(w: Writer, m: ChannelSendInit): void {
+  if (m.message !== undefined) for (const item of m.message) { { const mark = w.begin(10); encodePayload(w, item); w.close(mark); } }
+  if (m.id !== undefined && m.id !== "") { w.text(18, m.id); }
+}
+
+export function decodeChannelSend(r: Reader, end: number): ChannelSend {
+  const message_: Payload[] = [];
+  let id_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: message_.push(decodePayload(r, r.extent(end))); break;
+      case 18: id_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { message: message_, id: id_ };
+}
+
+export interface ChannelClose {
+  reason: string;
+}
+export interface ChannelCloseInit {
+  reason?: string | undefined;
+}
+
+export function encodeChannelClose(w: Writer, m: ChannelCloseInit): void {
+  if (m.reason !== undefined && m.reason !== "") { w.text(10, m.reason); }
+}
+
+export function decodeChannelClose(r: Reader, end: number): ChannelClose {
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { reason: reason_ };
+}
+
+export interface ChannelReply {
+  offset: number;
+}
+export interface ChannelReplyInit {
+  offset?: number | undefined;
+}
+
+export function encodeChannelReply(w: Writer, m: ChannelReplyInit): void {
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(8); w.varint(m.offset); }
+}
+
+export function decodeChannelReply(r: Reader, end: number): ChannelReply {
+  let offset_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: offset_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { offset: offset_ };
+}
+
+export interface ChannelState {
+  config: ChannelConfig | undefined;
+  nextOffset: number;
+  keptFrom: number;
+  kept: KeptMessage[];
+  keptBytes: number;
+  reader: ChannelReader[];
+  sending: ChannelSending[];
+  total: Reduced | undefined;
+  dropped: number;
+}
+export interface ChannelStateInit {
+  config?: ChannelConfigInit | undefined;
+  nextOffset?: number | undefined;
+  keptFrom?: number | undefined;
+  kept?: readonly KeptMessageInit[] | undefined;
+  keptBytes?: number | undefined;
+  reader?: readonly ChannelReaderInit[] | undefined;
+  sending?: readonly ChannelSendingInit[] | undefined;
+  total?: ReducedInit | undefined;
+  dropped?: number | undefined;
+}
+
+export function encodeChannelState(w: Writer, m: ChannelStateInit): void {
+  if (m.config !== undefined) { { const mark = w.begin(10); encodeChannelConfig(w, m.config); w.close(mark); } }
+  if (m.nextOffset !== undefined && m.nextOffset !== 0) { w.varint(16); w.varint(m.nextOffset); }
+  if (m.keptFrom !== undefined && m.keptFrom !== 0) { w.varint(24); w.varint(m.keptFrom); }
+  if (m.kept !== undefined) for (const item of m.kept) { { const mark = w.begin(34); encodeKeptMessage(w, item); w.close(mark); } }
+  if (m.keptBytes !== undefined && m.keptBytes !== 0) { w.varint(40); w.varint(m.keptBytes); }
+  if (m.reader !== undefined) for (const item of m.reader) { { const mark = w.begin(50); encodeChannelReader(w, item); w.close(mark); } }
+  if (m.sending !== undefined) for (const item of m.sending) { { const mark = w.begin(58); encodeChannelSending(w, item); w.close(mark); } }
+  if (m.total !== undefined) { { const mark = w.begin(66); encodeReduced(w, m.total); w.close(mark); } }
+  if (m.dropped !== undefined && m.dropped !== 0) { w.varint(72); w.varint(m.dropped); }
+}
+
+export function decodeChannelState(r: Reader, end: number): ChannelState {
+  let config_: ChannelConfig | undefined;
+  let nextOffset_: number = 0;
+  let keptFrom_: number = 0;
+  const kept_: KeptMessage[] = [];
+  let keptBytes_: number = 0;
+  const reader_: ChannelReader[] = [];
+  const sending_: ChannelSending[] = [];
+  let total_: Reduced | undefined;
+  let dropped_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: config_ = decodeChannelConfig(r, r.extent(end)); break;
+      case 16: nextOffset_ = r.varint(); break;
+      case 24: keptFrom_ = r.varint(); break;
+      case 34: kept_.push(decodeKeptMessage(r, r.extent(end))); break;
+      case 40: keptBytes_ = r.varint(); break;
+      case 50: reader_.push(decodeChannelReader(r, r.extent(end))); break;
+      case 58: sending_.push(decodeChannelSending(r, r.extent(end))); break;
+      case 66: total_ = decodeReduced(r, r.extent(end)); break;
+      case 72: dropped_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { config: config_, nextOffset: nextOffset_, keptFrom: keptFrom_, kept: kept_, keptBytes: keptBytes_, reader: reader_, sending: sending_, total: total_, dropped: dropped_ };
+}
+
+export interface KeptMessage {
+  payload: Payload | undefined;
+  sentMs: number;
+}
+export interface KeptMessageInit {
+  payload?: PayloadInit | undefined;
+  sentMs?: number | undefined;
+}
+
+export function encodeKeptMessage(w: Writer, m: KeptMessageInit): void {
+  if (m.payload !== undefined) { { const mark = w.begin(10); encodePayload(w, m.payload); w.close(mark); } }
+  if (m.sentMs !== undefined && m.sentMs !== 0) { w.varint(16); w.varint(m.sentMs); }
+}
+
+export function decodeKeptMessage(r: Reader, end: number): KeptMessage {
+  let payload_: Payload | undefined;
+  let sentMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: payload_ = decodePayload(r, r.extent(end)); break;
+      case 16: sentMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { payload: payload_, sentMs: sentMs_ };
+}
+
+export interface ChannelSending {
+  id: string;
+  offset: number;
+}
+export interface ChannelSendingInit {
+  id?: string | undefined;
+  offset?: number | undefined;
+}
+
+export function encodeChannelSending(w: Writer, m: ChannelSendingInit): void {
+  if (m.id !== undefined && m.id !== "") { w.text(10, m.id); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(16); w.varint(m.offset); }
+}
+
+export function decodeChannelSending(r: Reader, end: number): ChannelSending {
+  let id_: string = "";
+  let offset_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: id_ = r.text(end); break;
+      case 16: offset_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { id: id_, offset: offset_ };
+}
+
+export interface ChannelReader {
+  partition: string;
+  generation: number;
+  offset: number;
+  op: number;
+  messagesMax: number;
+  lingerMs: number;
+  deliveredMs: number;
+  deliveredCount: number;
+  deliveredEnd: number;
+  taken: Reduced | undefined;
+  since: Reduced | undefined;
+}
+export interface ChannelReaderInit {
+  partition?: string | undefined;
+  generation?: number | undefined;
+  offset?: number | undefined;
+  op?: number | undefined;
+  messagesMax?: number | undefined;
+  lingerMs?: number | undefined;
+  deliveredMs?: number | undefined;
+  deliveredCount?: number | undefined;
+  deliveredEnd?: number | undefined;
+  taken?: ReducedInit | undefined;
+  since?: ReducedInit | undefined;
+}
+
+export function encodeChannelReader(w: Writer, m: ChannelReaderInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.offset !== undefined && m.offset !== 0) { w.varint(24); w.varint(m.offset); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(32); w.varint(m.op); }
+  if (m.messagesMax !== undefined && m.messagesMax !== 0) { w.varint(40); w.varint(m.messagesMax); }
+  if (m.lingerMs !== undefined && m.lingerMs !== 0) { w.varint(48); w.varint(m.lingerMs); }
+  if (m.deliveredMs !== undefined && m.deliveredMs !== 0) { w.varint(56); w.varint(m.deliveredMs); }
+  if (m.deliveredCount !== undefined && m.deliveredCount !== 0) { w.varint(64); w.varint(m.deliveredCount); }
+  if (m.deliveredEnd !== undefined && m.deliveredEnd !== 0) { w.varint(72); w.varint(m.deliveredEnd); }
+  if (m.taken !== undefined) { { const mark = w.begin(82); encodeReduced(w, m.taken); w.close(mark); } }
+  if (m.since !== undefined) { { const mark = w.begin(90); encodeReduced(w, m.since); w.close(mark); } }
+}
+
+export function decodeChannelReader(r: Reader, end: number): ChannelReader {
+  let partition_: string = "";
+  let generation_: number = 0;
+  let offset_: number = 0;
+  let op_: number = 0;
+  let messagesMax_: number = 0;
+  let lingerMs_: number = 0;
+  let deliveredMs_: number = 0;
+  let deliveredCount_: number = 0;
+  let deliveredEnd_: number = 0;
+  let taken_: Reduced | undefined;
+  let since_: Reduced | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 16: generation_ = r.varint(); break;
+      case 24: offset_ = r.varint(); break;
+      case 32: op_ = r.varint(); break;
+      case 40: messagesMax_ = r.varint(); break;
+      case 48: lingerMs_ = r.varint(); break;
+      case 56: deliveredMs_ = r.varint(); break;
+      case 64: deliveredCount_ = r.varint(); break;
+      case 72: deliveredEnd_ = r.varint(); break;
+      case 82: taken_ = decodeReduced(r, r.extent(end)); break;
+      case 90: since_ = decodeReduced(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, generation: generation_, offset: offset_, op: op_, messagesMax: messagesMax_, lingerMs: lingerMs_, deliveredMs: deliveredMs_, deliveredCount: deliveredCount_, deliveredEnd: deliveredEnd_, taken: taken_, since: since_ };
+}
+
 /** What happens to a run: a kind and its body. */
 export type RunEvent =
   | { readonly kind: typeof EventKind.runStarted; readonly body: RunStarted }
@@ -15367,6 +16460,12 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.cancelSent; readonly body: CancelSent }
   | { readonly kind: typeof EventKind.cancelSettled; readonly body: CancelSettled }
   | { readonly kind: typeof EventKind.cancelSendCancelled; readonly body: CancelSendCancelled }
+  | { readonly kind: typeof EventKind.channelSent; readonly body: ChannelSent }
+  | { readonly kind: typeof EventKind.channelSendSettled; readonly body: ChannelSendSettled }
+  | { readonly kind: typeof EventKind.channelSendCancelled; readonly body: ChannelSendCancelled }
+  | { readonly kind: typeof EventKind.channelAwaited; readonly body: ChannelAwaited }
+  | { readonly kind: typeof EventKind.channelReceived; readonly body: ChannelReceived }
+  | { readonly kind: typeof EventKind.channelWaitCancelled; readonly body: ChannelWaitCancelled }
   | { readonly kind: typeof EventKind.compensationRegistered; readonly body: CompensationRegistered }
   | { readonly kind: typeof EventKind.compensationWithdrawn; readonly body: CompensationWithdrawn }
   | { readonly kind: typeof EventKind.unwindStarted; readonly body: UnwindStarted }
@@ -15385,7 +16484,13 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.scheduleMissed; readonly body: ScheduleMissed }
   | { readonly kind: typeof EventKind.scheduleTriggered; readonly body: ScheduleTriggered }
   | { readonly kind: typeof EventKind.scheduleBackfilled; readonly body: ScheduleBackfilled }
-  | { readonly kind: typeof EventKind.scheduleDeleted; readonly body: ScheduleDeleted };
+  | { readonly kind: typeof EventKind.scheduleDeleted; readonly body: ScheduleDeleted }
+  | { readonly kind: typeof EventKind.channelOpened; readonly body: ChannelOpened }
+  | { readonly kind: typeof EventKind.channelChanged; readonly body: ChannelChanged }
+  | { readonly kind: typeof EventKind.messagesAppended; readonly body: MessagesAppended }
+  | { readonly kind: typeof EventKind.messagesDelivered; readonly body: MessagesDelivered }
+  | { readonly kind: typeof EventKind.messagesExpired; readonly body: MessagesExpired }
+  | { readonly kind: typeof EventKind.channelClosed; readonly body: ChannelClosed };
 
 /** Writes the body that belongs to the event's kind. */
 export function encodeRunEvent(w: Writer, e: RunEvent): void {
@@ -15440,6 +16545,12 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 79: return encodeCancelSent(w, e.body);
     case 96: return encodeCancelSettled(w, e.body);
     case 97: return encodeCancelSendCancelled(w, e.body);
+    case 100: return encodeChannelSent(w, e.body);
+    case 101: return encodeChannelSendSettled(w, e.body);
+    case 102: return encodeChannelSendCancelled(w, e.body);
+    case 103: return encodeChannelAwaited(w, e.body);
+    case 104: return encodeChannelReceived(w, e.body);
+    case 105: return encodeChannelWaitCancelled(w, e.body);
     case 80: return encodeCompensationRegistered(w, e.body);
     case 81: return encodeCompensationWithdrawn(w, e.body);
     case 82: return encodeUnwindStarted(w, e.body);
@@ -15459,6 +16570,12 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 166: return encodeScheduleTriggered(w, e.body);
     case 167: return encodeScheduleBackfilled(w, e.body);
     case 168: return encodeScheduleDeleted(w, e.body);
+    case 176: return encodeChannelOpened(w, e.body);
+    case 177: return encodeChannelChanged(w, e.body);
+    case 178: return encodeMessagesAppended(w, e.body);
+    case 179: return encodeMessagesDelivered(w, e.body);
+    case 180: return encodeMessagesExpired(w, e.body);
+    case 181: return encodeChannelClosed(w, e.body);
   }
 }
 
@@ -15515,6 +16632,12 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 79: return { kind: EventKind.cancelSent, body: decodeCancelSent(r, end) };
     case 96: return { kind: EventKind.cancelSettled, body: decodeCancelSettled(r, end) };
     case 97: return { kind: EventKind.cancelSendCancelled, body: decodeCancelSendCancelled(r, end) };
+    case 100: return { kind: EventKind.channelSent, body: decodeChannelSent(r, end) };
+    case 101: return { kind: EventKind.channelSendSettled, body: decodeChannelSendSettled(r, end) };
+    case 102: return { kind: EventKind.channelSendCancelled, body: decodeChannelSendCancelled(r, end) };
+    case 103: return { kind: EventKind.channelAwaited, body: decodeChannelAwaited(r, end) };
+    case 104: return { kind: EventKind.channelReceived, body: decodeChannelReceived(r, end) };
+    case 105: return { kind: EventKind.channelWaitCancelled, body: decodeChannelWaitCancelled(r, end) };
     case 80: return { kind: EventKind.compensationRegistered, body: decodeCompensationRegistered(r, end) };
     case 81: return { kind: EventKind.compensationWithdrawn, body: decodeCompensationWithdrawn(r, end) };
     case 82: return { kind: EventKind.unwindStarted, body: decodeUnwindStarted(r, end) };
@@ -15534,6 +16657,12 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 166: return { kind: EventKind.scheduleTriggered, body: decodeScheduleTriggered(r, end) };
     case 167: return { kind: EventKind.scheduleBackfilled, body: decodeScheduleBackfilled(r, end) };
     case 168: return { kind: EventKind.scheduleDeleted, body: decodeScheduleDeleted(r, end) };
+    case 176: return { kind: EventKind.channelOpened, body: decodeChannelOpened(r, end) };
+    case 177: return { kind: EventKind.channelChanged, body: decodeChannelChanged(r, end) };
+    case 178: return { kind: EventKind.messagesAppended, body: decodeMessagesAppended(r, end) };
+    case 179: return { kind: EventKind.messagesDelivered, body: decodeMessagesDelivered(r, end) };
+    case 180: return { kind: EventKind.messagesExpired, body: decodeMessagesExpired(r, end) };
+    case 181: return { kind: EventKind.channelClosed, body: decodeChannelClosed(r, end) };
     default: return undefined;
   }
 }

@@ -2,7 +2,7 @@
  * The workflows that are measured. Their own code has no clock and no socket: what is to be
  * timed is the first line of an activity.
  */
-import { activities, callWorkflow, durable, method, signal, sleep, yieldChunk } from "@hopskip/runtime";
+import { activities, callWorkflow, channel, durable, method, signal, sleep, yieldChunk } from "@hopskip/runtime";
 import type * as bench from "./activities.ts";
 
 const { step, echo, note } = activities<typeof bench>();
@@ -53,4 +53,24 @@ export const answerer = durable(async (): Promise<void> => {
 export const caller = durable(async ({ to, n, payload }: { to: string; n: number; payload: string }): Promise<number> => {
   for (let i = 0; i < n; i++) await callWorkflow(to, "echo", payload);
   return n;
+});
+
+/** Takes a channel's messages until it is closed, and says how many they were. */
+export const taker = durable(async ({ channel: name }: { channel: string }): Promise<number> => {
+  let taken = 0;
+  for (;;) {
+    const { messages, closed } = await channel(name).read();
+    taken += messages.length;
+    if (closed) return taken;
+  }
+});
+
+/** The same of one that sums up. */
+export const summer = durable(async ({ channel: name }: { channel: string }): Promise<number> => {
+  let sum = 0;
+  for (;;) {
+    const { value = 0, closed } = await channel(name).reduced();
+    sum += value;
+    if (closed) return sum;
+  }
 });

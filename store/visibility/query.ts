@@ -11,8 +11,10 @@ import { filterOf } from "./run-filter.ts";
 import { type RunRow, rowOf, type StoredRun } from "./schema.ts";
 
 const limitDefault = 100;
-/** Schedules are named as their partitions, `sched/…`, which no run is: no namespace holds a slash. */
+/** Schedules and channels are named as their partitions, `sched/…`, `chan/…`, which no run is: no namespace holds a slash. */
 const isSchedule = "(run >= 'sched/' AND run < 'sched0')";
+const isChannel = "(run >= 'chan/' AND run < 'chan0')";
+const isRun = `NOT ${isSchedule} AND NOT ${isChannel}`;
 
 /** A row's place in the order of lists. */
 export interface PageStart {
@@ -69,7 +71,7 @@ export class RunQuery {
     const named = "only" in types ? [types.only] : types.except;
     const isWanted = "only" in types ? "type = ?" : `type NOT IN (${named.map(() => "?").join(", ")})`;
     const each = ranges.map(() => "key BETWEEN ? AND ?").join(" OR ");
-    const sql = `SELECT * FROM run AS r WHERE namespace = ? AND NOT ${isSchedule} AND closed_ms > 0 AND expired_ms = 0 AND closed_ms < ? AND ${isWanted} AND (${each || "FALSE"})
+    const sql = `SELECT * FROM run AS r WHERE namespace = ? AND ${isRun} AND closed_ms > 0 AND expired_ms = 0 AND closed_ms < ? AND ${isWanted} AND (${each || "FALSE"})
       AND (closed_ms, run, generation) > (?, ?, ?) AND generation = (SELECT max(generation) FROM run WHERE run = r.run)
       ORDER BY closed_ms, run, generation LIMIT ?`;
     const keys = ranges.flatMap(({ first, last }) => [first, last]);
@@ -102,7 +104,9 @@ function conditions(request: ListRequest, ranges: readonly KeyRange[] | undefine
     parts.push(part);
     values.push(...those);
   };
-  add(request.schedules ? `${isSchedule} AND closed_ms = 0` : `NOT ${isSchedule}`);
+  if (request.schedules) add(`${isSchedule} AND closed_ms = 0`);
+  else if (request.channels) add(`${isChannel} AND closed_ms = 0`);
+  else add(isRun);
   if (request.namespace !== "") add("namespace = ?", request.namespace);
   if (request.status !== 0) add("status = ?", request.status);
   if (request.deadLetters) add("dead_letters > 0");

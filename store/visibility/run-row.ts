@@ -1,7 +1,9 @@
 /** What the events of a run say of its rows. */
-import { instanceOf, isSchedule, keyOfDigest, limits, namespaceOf, type Partition, type RunId, runOf, runPartition } from "#core/base";
+import { instanceOf, isCarriedByCore, keyOfDigest, limits, namespaceOf, type Partition, type RunId, runOf, runPartition } from "#core/base";
 import {
   decodeCancelRequested,
+  decodeChannelClosed,
+  decodeChannelOpened,
   decodeCompensationCompleted,
   decodeCompensationFailed,
   decodeDeadLetterDropped,
@@ -24,6 +26,7 @@ import {
   type Failure,
   fromBytes,
   RunStatus,
+  reducerName,
   runStatusNames,
 } from "#proto";
 import type { StoredRun } from "./schema.ts";
@@ -53,6 +56,8 @@ function patched(before: string, patch: string): string {
 export const changesRow = (kind: number) => (kind >= EventKind.runStarted && kind <= EventKind.historyExpired) || otherKinds.has(kind);
 
 const otherKinds: ReadonlySet<number> = new Set([
+  EventKind.channelOpened,
+  EventKind.channelClosed,
   EventKind.scheduleCreated,
   EventKind.scheduleUpdated,
   EventKind.schedulePaused,
@@ -67,18 +72,19 @@ const otherKinds: ReadonlySet<number> = new Set([
   EventKind.deadLetterDropped,
 ]);
 
-/** Whose row the partition has; undefined where it has none. A schedule's row is named as its partition, so that it is no run's. */
+/** Whose row the partition has; undefined where it has none. A schedule's or a channel's row is named as its partition, so that it is no run's. */
 export function rowName(partition: string): RunId | undefined {
-  if (isSchedule(partition)) return partition as RunId;
+  if (isCarriedByCore(partition)) return partition as RunId;
   return partition.startsWith("run/") ? runOf(partition as Partition) : undefined;
 }
 
-export const beginsRow = (kind: number) => kind === EventKind.runStarted || kind === EventKind.scheduleCreated;
+export const beginsRow = (kind: number) =>
+  kind === EventKind.runStarted || kind === EventKind.scheduleCreated || kind === EventKind.channelOpened;
 
 /** The row that a start in the record at `index` begins. */
 export function startedRow(run: RunId, event: Event, index: number): StoredRun {
   const { generation, type, bundle, paused = false } = begunBy(event);
-  const address = isSchedule(run) ? runOf(run as string as Partition) : run;
+  const address = isCarriedByCore(run) ? runOf(run as string as Partition) : run;
   return {
     key: keyOf(run),
     run,
@@ -108,6 +114,10 @@ interface Begun {
 
 function begunBy({ kind, payload }: Event): Begun {
   if (kind === EventKind.runStarted) return fromBytes(decodeRunStarted, payload);
+  if (kind === EventKind.channelOpened) {
+    const { generation, config } = fromBytes(decodeChannelOpened, payload);
+    return { generation, type: reducerName(config?.reducer ?? 0), bundle: new Uint8Array(0) };
+  }
   const { generation, config, paused } = fromBytes(decodeScheduleCreated, payload);
   return { generation, type: config?.action?.type ?? "", bundle: new Uint8Array(0), paused };
 }
@@ -186,6 +196,8 @@ function endOf(event: Event): { status: number; note: string } {
       return { status: RunStatus.failed, note: failureText(event.payload) };
     case EventKind.runCancelled:
       return { status: RunStatus.cancelled, note: fromBytes(decodeRunCancelled, event.payload).reason };
+    case EventKind.channelClosed:
+      return { status: RunStatus.completed, note: fromBytes(decodeChannelClosed, event.payload).reason };
     case EventKind.scheduleDeleted:
       return { status: RunStatus.terminated, note: fromBytes(decodeScheduleDeleted, event.payload).reason };
     case EventKind.runTerminated:
@@ -215,5 +227,5 @@ function textOf(failure: Failure | undefined): string {
 const cut = (text: string) => text.slice(0, limits.noteCharsMax).toWellFormed();
 
 export function keyOf(run: RunId): number {
-  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(isSchedule(run) ? run : runPartition(run)).buffer));
+  return keyOfDigest(new Uint8Array(Bun.SHA256.hash(isCarriedByCore(run) ? run : runPartition(run)).buffer));
 }

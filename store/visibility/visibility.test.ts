@@ -22,7 +22,17 @@ beforeEach(() => {
 });
 afterAll(() => fs.rmSync(root, { recursive: true }));
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 0, pageToken: "", query: "", schedules: false, deadLetters: false };
+const all: ListRequest = {
+  namespace: "",
+  status: 0,
+  type: "",
+  limit: 0,
+  pageToken: "",
+  query: "",
+  schedules: false,
+  channels: false,
+  deadLetters: false,
+};
 const openAt = (where: string, options: { logId?: string; durable?: number } = {}) =>
   Projector.open({
     path: where,

@@ -9,7 +9,17 @@ import { event, fixtureShard, RecordWriter, writeLife } from "../../store/event-
 import { until } from "../until.ts";
 import { SealedShard } from "./sealed-shard.ts";
 
-const all: ListRequest = { namespace: "", status: 0, type: "", limit: 500, pageToken: "", query: "", schedules: false, deadLetters: false };
+const all: ListRequest = {
+  namespace: "",
+  status: 0,
+  type: "",
+  limit: 500,
+  pageToken: "",
+  query: "",
+  schedules: false,
+  channels: false,
+  deadLetters: false,
+};
 const middle = 2 ** 47;
 const child = asShardId(2);
 

@@ -35,6 +35,8 @@ interface Call extends Ask {
   /** Reads: the answer must show at least so many events. */
   readonly floor: number;
   tries: number;
+  /** It is to be sent again: another refusal of the same request, which was sent twice, changes nothing. */
+  isPutOff: boolean;
   /** Time of the newest try. */
   sentMs: number;
 }
@@ -106,6 +108,7 @@ export class SimulatedClient {
       onReply: options.onReply ?? (() => {}),
       floor: this.floorOf(command),
       tries: 0,
+      isPutOff: false,
       sentMs: 0,
     };
     this.calls.set(call.number, call);
@@ -173,7 +176,10 @@ export class SimulatedClient {
     if (call === undefined) return;
     const isRead = call.command.kind === "query" || call.command.kind === "describe" || call.command.kind === "history";
     if (reply.kind === "rejected" && isTransient(reply.rejection) && (!isRead || call.tries < readTriesMax)) {
+      if (call.isPutOff) return;
+      call.isPutOff = true;
       this.sim.schedule.after(50 + this.sim.prng.below(400), () => {
+        call.isPutOff = false;
         if (this.calls.has(number)) this.put(call);
       });
       return;

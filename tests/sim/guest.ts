@@ -7,7 +7,7 @@
 
 import type { RunEvent } from "#core/run";
 import { type CommandInit, CommandKind, CompensationTrigger, EventKind, type FailureInit } from "#proto";
-import type { Node } from "./program.ts";
+import { type Node, sumChannel } from "./program.ts";
 
 const text = new TextEncoder();
 
@@ -75,6 +75,14 @@ export class Guest {
         break;
       case EventKind.chunkYielded:
         this.settle(event.body.op, event.body.refused ? "StreamDisconnectedError" : undefined);
+        break;
+      case EventKind.channelSendSettled:
+        this.settle(event.body.op, event.body.failure?.type);
+        break;
+      case EventKind.channelReceived:
+        this.fold(event.body.offset, event.body.count);
+        this.foldBytes(event.body.batch?.data);
+        this.settle(event.body.op, event.body.failure?.type);
         break;
       case EventKind.childStarted:
         this.childStarted(event.body);
@@ -159,6 +167,12 @@ export class Guest {
         return this.leaf({ kind: CommandKind.awaitResult, to: node.to }, done);
       case "chunk":
         return this.leaf({ kind: CommandKind.yieldChunk, payload: { data: text.encode(`${this.digest}/${this.nextOp}`) } }, done);
+      case "publish": {
+        const json = node.to === sumChannel ? `${this.nextOp}` : `"${this.digest}/${this.nextOp}"`;
+        return this.leaf({ kind: CommandKind.sendChannel, to: node.to, payload: { data: text.encode(json) } }, done);
+      }
+      case "read":
+        return this.leaf({ kind: CommandKind.readChannel, to: node.to, messagesMax: node.max, lingerMs: node.lingerMs }, done);
       case "undo":
         return this.register(node, done);
       case "spawn":

@@ -5,6 +5,7 @@
  */
 import type { Partition, ShardId } from "#core/base";
 import { isSettled } from "#core/placement";
+import { channelAsk } from "./channels.ts";
 import { archivesAreSealed } from "./check/archives.ts";
 import { changesDone, endsInTime, healingNeeds, type Need } from "./check/liveness.ts";
 import { historiesVerify, noAckedEventLost } from "./check/recovery.ts";
@@ -63,6 +64,7 @@ function tend(operator: SimulatedClient, need: Need, asked: Map<string, number>,
   if (need.kind === "signal") operator.signal(run, need.signal);
   else if (need.kind === "cancel") operator.ask({ kind: "cancel", run, ticket: need.ticket, reason: "too many wait" });
   else if (need.kind === "delete") operator.ask(scheduleAsk(run, { kind: "delete", value: { reason: "all is done" } }));
+  else if (need.kind === "close") operator.ask(channelAsk(run, { kind: "close", value: { reason: "all is done" } }));
   else if (need.kind === "unpause") operator.ask({ kind: "unpause", run, reason: "all is well" });
   else if (need.kind === "resume") operator.ask({ kind: "resume", run, bundle: new Uint8Array(0) });
   else operator.ask({ kind: "terminate", run, reason: "it waits for itself" });

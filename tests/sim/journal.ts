@@ -9,6 +9,7 @@ import { decodeEvent, decodeRecord, fromBytes, type LeaseGranted, type Record as
 import { keyOf } from "../../node/cluster/shard-map.ts";
 import { bunHasher, digest, nobleHasher } from "../hashers.ts";
 import { checkAppended, checkEvent, checkLease, fitsLease } from "./check/appended.ts";
+import { Channels } from "./check/channels.ts";
 import { Children } from "./check/children.ts";
 import { Messages } from "./check/messages.ts";
 import { PlacementWatch } from "./check/placement.ts";
@@ -73,6 +74,7 @@ export class Journal {
   readonly partitions = new Map<string, PartitionJournal>();
   readonly messages = new Messages();
   readonly schedules = new Schedules();
+  readonly channels = new Channels();
   readonly children = new Children();
   readonly placement = new PlacementWatch();
   /** Highest physical time that any machine can have. */
@@ -194,6 +196,7 @@ export class Journal {
     checkEvent(partition, e, previous);
     this.messages.event(partition, e);
     this.schedules.event(partition, e);
+    this.channels.event(partition, e);
     this.children.event(partition, e);
     partition.events.push(e);
     partition.model.fold(e);

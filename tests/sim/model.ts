@@ -72,6 +72,8 @@ export const guestKinds: ReadonlySet<number> = new Set([
   Kind.childStarted,
   Kind.childEnded,
   Kind.chunkYielded,
+  Kind.channelReceived,
+  Kind.channelSendSettled,
 ]);
 
 /** Kinds that open an operation of the workflow's code. */
@@ -83,6 +85,8 @@ export const openingKinds: ReadonlySet<number> = new Set([
   Kind.resultAwaited,
   Kind.childSpawned,
   Kind.chunkYielded,
+  Kind.channelSent,
+  Kind.channelAwaited,
   Kind.compensationRegistered,
 ]);
 
@@ -93,6 +97,8 @@ export const withdrawingKinds: ReadonlySet<number> = new Set([
   Kind.signalWaitCancelled,
   Kind.signalSendCancelled,
   Kind.resultWaitCancelled,
+  Kind.channelSendCancelled,
+  Kind.channelWaitCancelled,
 ]);
 
 type UnwindKind = (typeof Kind)[
@@ -150,6 +156,13 @@ export class RunModel {
       case Kind.scheduleCreated:
         this.begin(e, { generation: event.body.generation, idempotencyKey: "", deadlineMs: 0, ticket: 0 });
         break;
+      case Kind.channelOpened:
+        this.begin(e, { generation: event.body.generation, idempotencyKey: "", deadlineMs: 0, ticket: 0 });
+        break;
+      case Kind.channelChanged:
+      case Kind.messagesAppended:
+      case Kind.messagesDelivered:
+      case Kind.messagesExpired:
       case Kind.scheduleUpdated:
       case Kind.schedulePaused:
       case Kind.scheduleResumed:
@@ -164,6 +177,8 @@ export class RunModel {
       case Kind.signalSent:
       case Kind.resultAwaited:
       case Kind.childSpawned:
+      case Kind.channelSent:
+      case Kind.channelAwaited:
         this.open(e, event.body.op, "name" in event.body ? event.body.name : "", event.kind === Kind.timerStarted ? event.body.dueMs : 0);
         break;
       case Kind.chunkYielded:
@@ -196,6 +211,10 @@ export class RunModel {
       case Kind.signalSendCancelled:
       case Kind.resultReceived:
       case Kind.resultWaitCancelled:
+      case Kind.channelSendSettled:
+      case Kind.channelSendCancelled:
+      case Kind.channelReceived:
+      case Kind.channelWaitCancelled:
       case Kind.childEnded:
         this.close(event.body.op, e.kind);
         break;

@@ -28,6 +28,8 @@ export type Node =
   | { readonly kind: "await"; readonly to: string }
   /** To whoever consumes the run's stream; nobody is left there, that is a failure. */
   | { readonly kind: "chunk" }
+  | { readonly kind: "publish"; readonly to: string }
+  | { readonly kind: "read"; readonly to: string; readonly max: number; readonly lingerMs: number }
   /** A child, whose end is waited for or not. */
   | {
       readonly kind: "spawn";
@@ -68,6 +70,13 @@ export const sagaOf = (program: number) => `u${program}`;
 /** The same tree, with chunks before its activities and waits. */
 export const streamOf = (program: number) => `t${program}`;
 
+/** The same tree, which sends to channels and reads them. */
+export const channelOf = (program: number) => `n${program}`;
+
+/** Channels that programs know; the last one sums up. */
+export const channelNames = ["default:k0", "default:k1", "default:k2"] as const;
+export const sumChannel = "default:sum";
+
 /** The tree of a type. */
 export function programOf(type: string): Node {
   const known = programs.get(type);
@@ -80,7 +89,9 @@ export function programOf(type: string): Node {
       ? undone(own, new Prng(Number(type.slice(1)) * 6007 + 5))
       : type.startsWith("t")
         ? streamed(own, new Prng(Number(type.slice(1)) * 4001 + 3))
-        : own;
+        : type.startsWith("n")
+          ? channelled(own, new Prng(Number(type.slice(1)) * 3001 + 7))
+          : own;
   programs.set(type, made);
   return made;
 }
@@ -116,6 +127,18 @@ const streamed = (tree: Node, prng: Prng): Node =>
     const chunk: Node = { kind: "chunk" };
     const kept: Node = prng.chance(0.3) ? chunk : { kind: "guard", body: chunk, cleanup: chunk, swallows: true };
     return { kind: "seq", of: [kept, leaf] };
+  });
+
+/** Sends and reads before most of what it does; a channel that is closed ends some of it and is passed over in the rest. */
+const channelled = (tree: Node, prng: Prng): Node =>
+  withLeaves(tree, (leaf) => {
+    if (prng.chance(0.3)) return leaf;
+    const to = prng.chance(0.2) ? sumChannel : (channelNames[prng.below(channelNames.length)] as string);
+    const use: Node = prng.chance(0.5)
+      ? { kind: "publish", to }
+      : { kind: "read", to, max: prng.chance(0.3) ? 1 + prng.below(5) : 0, lingerMs: prng.chance(0.5) ? prng.below(800) : 0 };
+    const kept: Node = prng.chance(0.3) ? use : { kind: "guard", body: use, cleanup: { kind: "sleep", ms: 1 }, swallows: true };
+    return { kind: "seq", of: prng.chance(0.5) ? [kept, leaf] : [leaf, kept] };
   });
 
 const childNames = 10;

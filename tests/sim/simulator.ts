@@ -5,9 +5,10 @@
 import { asNodeId, placementShard, type RunId } from "#core/base";
 import type { StartRequest } from "#core/run";
 import { EventKind as Kind } from "#proto";
+import { beginChannels } from "./channels.ts";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { bundles, codeOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
+import { bundles, channelOf, codeOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
 import { beginSchedules } from "./schedules.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
@@ -116,6 +117,7 @@ function begin(sim: Simulation): void {
   if (workload.schedules) deployAll(sim);
   sim.begin();
   if (workload.schedules) beginSchedules(sim);
+  if (workload.channels) beginChannels(sim);
   for (const worker of sim.workers) schedule.after(prng.below(300), () => worker.connect());
   for (const client of sim.clients) schedule.after(prng.below(100), () => client.connect());
   for (let i = 0; i < workload.starts; i++) schedule.after(prng.fraction() * workload.faultMs * 0.9, () => startSomething(sim));
@@ -181,7 +183,8 @@ function startSomething(sim: Simulation): void {
   );
 }
 
-function typeFor({ undoes, streams, spawns }: Workload, program: number): string {
+function typeFor({ undoes, streams, spawns, channels }: Workload, program: number): string {
+  if (channels && program % 5 > 1) return channelOf(program);
   if (undoes && program % 3 > 0) return sagaOf(program);
   return streams && program % 4 > 0 ? streamOf(program) : typeOf(program, spawns);
 }

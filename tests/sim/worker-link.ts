@@ -235,6 +235,15 @@ function agrees(command: CommandInit, { event }: JournalEvent): boolean {
         command.to === event.body.to &&
         bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.payload?.data ?? new Uint8Array(0))
       );
+    case Kind.channelSent:
+      return (
+        command.kind === CommandKind.sendChannel &&
+        command.op === event.body.op &&
+        command.to === event.body.to &&
+        bytesEqual(command.payload?.data ?? new Uint8Array(0), event.body.payload?.data ?? new Uint8Array(0))
+      );
+    case Kind.channelAwaited:
+      return command.kind === CommandKind.readChannel && command.op === event.body.op && command.to === event.body.to;
     case Kind.chunkYielded:
       return (
         command.kind === CommandKind.yieldChunk &&

@@ -113,6 +113,8 @@ export interface Workload {
   readonly pauses: boolean;
   /** Whether some of its programs are sagas. */
   readonly undoes: boolean;
+  /** Whether some of its programs use channels, and clients send to them. */
+  readonly channels: boolean;
   /** Whether some of its programs yield chunks, and clients consume them. */
   readonly streams: boolean;
 }
@@ -128,6 +130,8 @@ export const schedules = (seed: number): boolean => new Prng(Math.imul(seed, 0x2
 export const spawns = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 269).chance(0.3);
 
 export const streams = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 1009).chance(0.25);
+
+export const channels = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 4099).chance(0.3);
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -198,5 +202,6 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     schedules: schedules(seed),
     undoes: undoes(seed),
     streams: streams(seed),
+    channels: channels(seed),
   };
 }

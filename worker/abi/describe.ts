@@ -25,6 +25,10 @@ export function describeRecorded(op: RecordedOp, other: CommandInit | undefined)
       return cancelText(op.to, op.reason);
     case "yield-chunk":
       return chunk(payload(op.chunk, other?.kind === CommandKind.yieldChunk ? other.payload : undefined));
+    case "send-channel":
+      return published(op.to, payload(op.payload, other?.kind === CommandKind.sendChannel ? other.payload : undefined));
+    case "read-channel":
+      return read(op);
     case "await-result":
       return `a wait for the result of ${op.to}`;
     case "call-method":
@@ -67,6 +71,10 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
       return cancelText(command.to ?? "", command.reason ?? "");
     case CommandKind.yieldChunk:
       return chunk(payload(command.payload, other.kind === "yield-chunk" ? other.chunk : undefined));
+    case CommandKind.sendChannel:
+      return published(command.to ?? "", payload(command.payload, other.kind === "send-channel" ? other.payload : undefined));
+    case CommandKind.readChannel:
+      return read(command);
     case CommandKind.awaitResult:
       return `a wait for the result of ${command.to ?? ""}`;
     case CommandKind.callMethod:
@@ -100,6 +108,9 @@ export function describeCommand(command: CommandInit, other: RecordedOp): string
 
 const activity = (name: string, input: string) => `activity ${JSON.stringify(name)} with input ${input}`;
 const chunk = (value: string) => `a chunk ${value}`;
+const published = (to: string, value: string) => `a message ${value} for channel ${to}`;
+const read = ({ to = "", messagesMax = 0, lingerMs = 0 }: Pick<CommandInit, "to" | "messagesMax" | "lingerMs">) =>
+  `a read of channel ${to}, of ${messagesMax === 0 ? "all that is there" : `${messagesMax} messages`}, lingering ${lingerMs} ms`;
 const made = (name: string, value: string) => `the searchable ${JSON.stringify(name)} with value ${clip(value, 0)}`;
 const compensation = (name: string, trigger: number, input: string) =>
   `compensation ${JSON.stringify(name)} ${trigger === CompensationTrigger.always ? "always" : "on failure"} with input ${input}`;

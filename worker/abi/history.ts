@@ -5,6 +5,7 @@
 import { noBytes } from "#core/base";
 import {
   type ActivityScheduled,
+  type ChannelReceived,
   type DurableRef,
   decodeActivityCancelled,
   decodeActivityCompleted,
@@ -12,6 +13,7 @@ import {
   decodeActivityScheduled,
   decodeCancelRequested,
   decodeCancelSent,
+  decodeChannelReceived,
   decodeChunkYielded,
   decodeCompensationRegistered,
   decodeCompensationWithdrawn,
@@ -41,6 +43,7 @@ import {
   type UnwindStarted,
 } from "#proto";
 import type { Delivery } from "../host/guest-host.ts";
+import { ReadParts, type RecordedUse, recordedUse } from "./channel.ts";
 import { type RecordedSpawn, recordedSpawn } from "./child.ts";
 import { type Settlement, settlementOf } from "./settlement.ts";
 
@@ -57,6 +60,7 @@ export type RecordedOp = { readonly seq: number } & (
       readonly payload: Payload | undefined;
       readonly child: number;
     }
+  | RecordedUse
   | { readonly kind: "set-searchable"; readonly op: number; readonly name: string; readonly value: string }
   | { readonly kind: "yield-chunk"; readonly op: number; readonly chunk: Payload | undefined }
   | { readonly kind: "await-result"; readonly op: number; readonly to: string }
@@ -214,6 +218,9 @@ function addCallDelivery(history: History, event: GuestEvent): boolean {
       history.deliveries.push(delivery);
       return true;
     }
+    case EventKind.channelReceived:
+      addRead(history, nowMs, fromBytes(decodeChannelReceived, body));
+      return true;
     case EventKind.methodCallCancelled: {
       const { call, reason } = fromBytes(decodeMethodCallCancelled, body);
       history.deliveries.push({ kind: "cancel-call", nowMs, call, reason });
@@ -222,6 +229,18 @@ function addCallDelivery(history: History, event: GuestEvent): boolean {
     default:
       return false;
   }
+}
+
+function addRead(history: History, nowMs: number, received: ChannelReceived): void {
+  const { op, failure, batch, large } = received;
+  if (failure !== undefined) return settle(history, nowMs, op, { result: undefined, failure });
+  const delivery = { kind: "resolve" as const, nowMs, op, value: noBytes as Uint8Array };
+  history.deliveries.push(delivery);
+  const parts = new ReadParts(received, (value) => {
+    delivery.value = value;
+  });
+  take(history, batch, (bytes) => parts.putBatch(bytes));
+  for (const [at, payload] of large.entries()) take(history, payload, (bytes) => parts.putLarge(at, bytes));
 }
 
 function resolve(history: History, nowMs: number, op: number, payload: Payload | undefined): void {
@@ -325,6 +344,8 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
     case EventKind.signalSendCancelled:
     case EventKind.cancelSendCancelled:
     case EventKind.resultWaitCancelled:
+    case EventKind.channelSendCancelled:
+    case EventKind.channelWaitCancelled:
     case EventKind.methodCallWithdrawn:
       return { seq, kind: "cancel-op", op: fromBytes(decodeActivityCancelled, body).op };
     case EventKind.compensationRegistered: {
@@ -333,6 +354,15 @@ function recordedOp(event: GuestEvent): RecordedOp | undefined {
     }
     case EventKind.compensationWithdrawn:
       return { seq, kind: "withdraw-compensation", op: fromBytes(decodeCompensationWithdrawn, body).op };
+    default: {
+      const use = recordedUse(event.kind, body);
+      return use === undefined ? recordedEnd(event) : { seq, ...use };
+    }
+  }
+}
+
+function recordedEnd({ seq, kind, payload: body }: GuestEvent): RecordedOp | undefined {
+  switch (kind) {
     // The event that ends the run says the same again, later.
     case EventKind.unwindStarted:
       return decidedEnd(seq, fromBytes(decodeUnwindStarted, body));

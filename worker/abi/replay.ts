@@ -108,6 +108,17 @@ function agree(recorded: Asked, command: CommandInit): boolean {
       return isOf(command, CommandKind.setSearchable, recorded) && command.name === recorded.name && recorded.value === command.searchable;
     case "yield-chunk":
       return isOf(command, CommandKind.yieldChunk, recorded) && samePayload(recorded.chunk, command.payload);
+    case "send-channel":
+      return (
+        isOf(command, CommandKind.sendChannel, recorded) && command.to === recorded.to && samePayload(recorded.payload, command.payload)
+      );
+    case "read-channel":
+      return (
+        isOf(command, CommandKind.readChannel, recorded) &&
+        command.to === recorded.to &&
+        (command.messagesMax ?? 0) === recorded.messagesMax &&
+        (command.lingerMs ?? 0) === recorded.lingerMs
+      );
     case "await-result":
       return isOf(command, CommandKind.awaitResult, recorded) && command.to === recorded.to;
     case "call-method":

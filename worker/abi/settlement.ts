@@ -1,6 +1,7 @@
 /** What became of a run's operations that reach beyond it, as its guest is told. */
 import {
   decodeCancelSettled,
+  decodeChannelSendSettled,
   decodeChildEnded,
   decodeChildStarted,
   decodeChunkYielded,
@@ -38,6 +39,8 @@ export function settlementOf(kind: number, body: Uint8Array): Settlement | undef
       const { op, refused } = fromBytes(decodeChunkYielded, body);
       return { op, result: undefined, failure: refused ? disconnected : undefined };
     }
+    case EventKind.channelSendSettled:
+      return { ...fromBytes(decodeChannelSendSettled, body), result: undefined };
     case EventKind.cancelSettled:
       return { ...fromBytes(decodeCancelSettled, body), result: undefined };
     case EventKind.resultReceived:

@@ -21,6 +21,7 @@ import type {
   StreamRequest,
 } from "#proto";
 import { clientMethods } from "#proto/descriptors";
+import { ChannelClient } from "./channels.ts";
 import { ClusterClient } from "./cluster-client.ts";
 import { addressList, Endpoints } from "./endpoints.ts";
 import { HopError, MethodFailedError } from "./errors.ts";
@@ -101,6 +102,8 @@ export class HopClient {
   readonly cluster: ClusterClient;
   /** What starts runs at its times. */
   readonly schedules: ScheduleClient;
+  /** Messages between any senders and any readers. */
+  readonly channels: ChannelClient;
   private readonly endpoints: Endpoints;
   private readonly session: ClientSession;
   private readonly channel: Channel;
@@ -131,6 +134,13 @@ export class HopClient {
     this.cluster = new ClusterClient(this.channel);
     this.schedules = new ScheduleClient(this.channel, namespace);
     this.session = new ClientSession({ endpoints, metadata, pulse, retryMs, onConnection, onWaiting });
+    this.channels = new ChannelClient({
+      road: this.channel,
+      namespace,
+      ask: (value) => this.session.ask<"channel">({ kind: "channel", value }, true),
+      messages: (channel, given) => this.chunks(channel, { ...given, channel: true }),
+      freshId: () => `m_${randomName()}`,
+    });
   }
 
   /** A client of the cluster with a node at `address`. Nothing is sent before the first use. */
@@ -245,28 +255,31 @@ export class HopClient {
 
   /** Canonical event bytes of a run in order. Goes on after a lost connection where it stopped. */
   async *history(run: string, options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
-    const { follow = false, schedule = false } = options;
+    const { follow = false, schedule = false, channel = false } = options;
     let fromSeq = options.fromSeq ?? 0;
-    for await (const chunk of this.resuming(() => stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule }))) {
+    for await (const chunk of this.resuming(() =>
+      stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule, channel }),
+    )) {
       fromSeq += chunk.event.length;
       yield chunk;
     }
   }
 
   /**
-   * What a run yields, and at last how it ended: as it was sent. For as long as this is iterated the client is a consumer
+   * What a run yields, and at last how it ended: as it was sent. With `channel`, messages of a channel. For as long as this is iterated the client is a consumer
    * of the run's stream. Goes on after a lost connection behind the last chunk.
    */
   async *stream(run: string, options: Partial<Omit<StreamRequest, "run">> = {}): AsyncGenerator<StreamItem> {
-    const { generation = 0 } = options;
+    const { generation = 0, channel = false, untilNow = false } = options;
     let fromOffset = options.fromOffset ?? 0;
-    for await (const item of this.resuming(() => stream(this.channel, clientMethods.consumeStream, { run, fromOffset, generation }))) {
+    const open = () => stream(this.channel, clientMethods.consumeStream, { run, fromOffset, generation, channel, untilNow });
+    for await (const item of this.resuming(open)) {
       if (item.kind === "chunk") fromOffset = item.value.offset + 1;
       yield item;
     }
   }
 
-  /** Values that a run yields, see `RunHandle.stream`. */
+  /** Values that a run yields, see `RunHandle.stream`; messages of a channel, see `ChannelHandle.messages`. */
   async *chunks(run: string, options: Partial<Omit<StreamRequest, "run">> = {}): AsyncGenerator<Chunk> {
     for await (const item of this.stream(run, options)) {
       if (item.kind !== "chunk") continue;

@@ -1,4 +1,11 @@
 /** `@hopskip/client`: start workflows, talk to runs, read their histories. */
+export {
+  ChannelClient,
+  type ChannelDescription,
+  ChannelHandle,
+  type ChannelOptions,
+  type MessagesOptions,
+} from "./channels.ts";
 export { type ClientOptions, HopClient, type StartedSignal, type StartOptions } from "./client.ts";
 export { ClusterClient, type ProgressOf } from "./cluster-client.ts";
 export {

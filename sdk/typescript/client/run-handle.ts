@@ -13,8 +13,9 @@ export interface HistoryOptions {
   readonly fromSeq?: number;
   /** Goes on until the run ends. */
   readonly follow?: boolean;
-  /** Of the schedule with that address. */
+  /** Of the schedule, or the channel, with that address. */
   readonly schedule?: boolean;
+  readonly channel?: boolean;
 }
 
 /** Something that a run's code yielded. */

@@ -24,17 +24,17 @@ function nameProblem(name: unknown): string | undefined {
   return name.isWellFormed() ? undefined : "is not well-formed Unicode";
 }
 
-/** Throws a `TypeError` unless `address` is `namespace:instance`, or the name of an instance alone. */
-export function checkAddress(address: unknown): asserts address is string {
-  if (typeof address !== "string") throw new TypeError(`The address of a run must be a string, got ${describe(address)}`);
+/** Throws a `TypeError` unless `address` is `namespace:instance`, or the name of an instance (a channel's name) alone. */
+export function checkAddress(address: unknown, of: "run" | "channel" = "run"): asserts address is string {
+  if (typeof address !== "string") throw new TypeError(`The address of a ${of} must be a string, got ${describe(address)}`);
   const colon = address.indexOf(":");
   const namespace = colon < 0 ? "own" : address.slice(0, colon);
-  const what = `The address ${describe(address)} of a run`;
+  const what = `The address ${describe(address)} of a ${of}`;
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(namespace)) {
     throw new TypeError(`${what} has a namespace that is not 1–63 letters, digits, '-', '_' or '.', beginning with a letter or digit`);
   }
   const problem = nameProblem(address.slice(colon + 1));
-  if (problem !== undefined) throw new TypeError(`${what} has an instance name that ${problem}`);
+  if (problem !== undefined) throw new TypeError(`${what} has ${of === "run" ? "an instance name" : "a name"} that ${problem}`);
 }
 
 /** Bytes of `text` in UTF-8; a lone surrogate counts as the replacement character. */

@@ -23,6 +23,23 @@ export interface EngineScope {
   isCancelled(): boolean;
 }
 
+/** What a read of a channel is given; with a reducer, `value` in place of messages. */
+export interface ChannelRead {
+  readonly offset: number;
+  readonly count: number;
+  readonly missed: number;
+  readonly closed: boolean;
+  readonly messages: readonly unknown[];
+  readonly value?: unknown;
+}
+
+export interface ChannelReadSettings {
+  /** 0 = no bound. */
+  readonly max: number;
+  readonly lingerMs: number;
+  readonly timeoutMs: number | undefined;
+}
+
 export interface Engine {
   activity(name: string, input: unknown, options: ActivityOptions | undefined): Promise<unknown>;
   /** A durable timer; `ms` is a whole number from 0 on. */
@@ -33,6 +50,11 @@ export interface Engine {
   /** `value` is JSON text. */
   searchable(name: string, value: string): void;
   yieldChunk(chunk: unknown): Promise<void>;
+  /** `address` is `namespace:name`, or the name of a channel of the run's own namespace. */
+  sendChannel(address: string, value: unknown): Promise<void>;
+  readChannel(address: string, settings: ChannelReadSettings): Promise<ChannelRead>;
+  /** The next read is given this first. */
+  unread(address: string, read: ChannelRead): void;
   resultOf(address: string): Promise<unknown>;
   /** `propagates`: a cancellation of the own run is told to the other one. */
   callWorkflow(address: string, method: string, input: unknown, propagates: boolean): Promise<unknown>;

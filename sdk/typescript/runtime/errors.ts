@@ -51,6 +51,21 @@ export class StreamDisconnectedError extends Error {
   override name = "StreamDisconnectedError";
 }
 
+/** A message was not taken by a channel, or a channel could not be read. */
+export class ChannelError extends Error {
+  override name = "ChannelError";
+  /** `namespace:name`. */
+  readonly channel: string;
+  /** `ChannelClosedError`, `BadRequestError` for a value that it can't reduce, `ChannelBusyError`, `LimitError`. */
+  readonly type: string;
+
+  constructor(channel: string, type: string, message: string) {
+    super(message);
+    this.channel = channel;
+    this.type = type;
+  }
+}
+
 /**
  * Another run could not be signalled, or it ended without a result. `cause` is the error that it
  * ended with.

@@ -6,6 +6,7 @@ export type { Activities, ActivityOptions, RetryOptions } from "./activity.ts";
 export { activities, activity, retryDefaults } from "./activity.ts";
 export { type CallOptions, call_workflow, callWorkflow } from "./call.ts";
 export { CancellationScope, shield } from "./cancellation.ts";
+export { type Channel, type ChannelBatch, channel, type ReadOptions, type Reduction } from "./channel.ts";
 export type { ChildHandle, ChildStart, SpawnSettings } from "./child.ts";
 export { spawn } from "./child.ts";
 export type { Compensation, CompensationOptions, Trigger } from "./compensation.ts";
@@ -16,6 +17,7 @@ export {
   ActivityError,
   ActivityFailure,
   CancelledError,
+  ChannelError,
   DeterminismError,
   PayloadTooLargeError,
   RunError,

@@ -12,6 +12,7 @@ import { ReplayDivergedError } from "./errors.ts";
 import { hasher } from "./hasher.ts";
 import { type History, type HistoryFile, readHistoryOf } from "./history.ts";
 import type { ActivityCall, CrashOptions, CrashReport, EnvironmentOptions, Fault, LogLine, StartOptions } from "./options.ts";
+import { TestChannel } from "./test-channel.ts";
 import { refusalOf, TestRun, toPayload } from "./test-run.ts";
 import { VirtualCore } from "./virtual-core.ts";
 import { VirtualWorker } from "./virtual-worker.ts";
@@ -131,6 +132,12 @@ export class TestEnvironment<M extends WorkflowModule = Record<string, never>> {
     const generation = this.core.describe(address as RunId)?.summary?.generation ?? 0;
     if (generation === 0) throw new Error(`There is no run ${address}`);
     return this.testRun<Output>(address, { generation });
+  }
+
+  /** A channel by its name in namespace "default", or its address (`namespace:name`). */
+  channel<T = unknown>(name: string): TestChannel<T> {
+    const { core, driver } = this;
+    return new TestChannel<T>({ core, driver, nextId: () => ++this.ids }, name.includes(":") ? name : `default:${name}`);
   }
 
   /** Virtual time, in milliseconds since 1970. It moves by at least one with each decision that Core records. */

@@ -32,4 +32,5 @@ export type {
   StartOptions,
   WorkflowSource,
 } from "./options.ts";
+export { TestChannel, type TestChannelOptions } from "./test-channel.ts";
 export { type TestConsumer, TestRun } from "./test-run.ts";

@@ -73,6 +73,8 @@ const commands: Readonly<Record<string, CommandInit>> = {
   callMethod: { kind: CommandKind.callMethod, op: 9, to: "shop:a", name: "withdraw", payload: data(3), propagates: true, inCall: 4 },
   answerCall: { kind: CommandKind.answerCall, op: 4, failure, rejected: true },
   setSearchable: { kind: CommandKind.setSearchable, op: 10, name: "customer", searchable: '"ann"' },
+  sendChannel: { kind: CommandKind.sendChannel, op: 12, to: "shop:päid 1", payload: data([3]) },
+  readChannel: { kind: CommandKind.readChannel, op: 13, to: "shop:clicks", messagesMax: 300, lingerMs: 500 },
   yieldChunk: { kind: CommandKind.yieldChunk, op: 11, payload: data({ token: "päid" }) },
 };
 

@@ -1,7 +1,7 @@
 /**
  * What must hold of every event when it is committed, given everything before it in its partition.
  */
-import { bytesEqual, isSchedule, limits, toHex } from "#core/base";
+import { bytesEqual, isCarriedByCore, limits, toHex } from "#core/base";
 import type { RunEvent } from "#core/run";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
@@ -25,8 +25,8 @@ export function checkAppended(e: JournalEvent, clockBoundMs: number): void {
 export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Previous): void {
   chainAndMmrUnbroken(at, e, previous);
   hlcStrictlyIncreases(at.model, e);
-  // What else holds of schedules is in schedules.ts.
-  if (isSchedule(e.partition)) return operationsOnce(at.model, e);
+  // What else holds of schedules and channels is in files of their own.
+  if (isCarriedByCore(e.partition)) return operationsOnce(at.model, e);
   exactlyOneTerminalEvent(at.model, e);
   enqueueIdempotent(at.model, e);
   signalsOncePerId(at.model, e);
@@ -122,6 +122,10 @@ const closing: ReadonlySet<number> = new Set([
   Kind.resultWaitCancelled,
   Kind.childStarted,
   Kind.childEnded,
+  Kind.channelSendSettled,
+  Kind.channelSendCancelled,
+  Kind.channelReceived,
+  Kind.channelWaitCancelled,
   Kind.compensationCompleted,
   Kind.compensationRetried,
   Kind.compensationFailed,

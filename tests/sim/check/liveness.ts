@@ -1,5 +1,5 @@
 /** What must hold once everything is well again: nothing that was accepted hangs. */
-import { isSchedule, type Partition, type RunId, runOf } from "#core/base";
+import { isChannel, isSchedule, type Partition, type RunId, runOf } from "#core/base";
 import { type ClusterView, isSettled } from "#core/placement";
 import { EventKind as Kind } from "#proto";
 import type { SimulatedClient } from "../client.ts";
@@ -10,7 +10,7 @@ import { claim } from "../violation.ts";
 
 /** What a live run can't give itself. */
 export type Need = { readonly key: string; readonly run: RunId } & (
-  | { readonly kind: "resume" | "unpause" | "terminate" | "delete" }
+  | { readonly kind: "resume" | "unpause" | "terminate" | "delete" | "close" }
   | { readonly kind: "signal"; readonly signal: string }
   | { readonly kind: "cancel"; readonly ticket: number }
 );
@@ -36,6 +36,8 @@ export function healingNeeds(journal: Journal, isIdle: boolean): Needs {
     live++;
     const run = runOf(partition as Partition);
     if (isSchedule(partition)) needs.push({ key: partition, run, kind: "delete" });
+    // Whoever reads is told that no more comes; one that reads later opens it anew.
+    if (isChannel(partition)) needs.push({ key: `${partition} ${model.started?.seq}`, run, kind: "close" });
     if (model.blocked !== undefined) needs.push({ key: `${partition} ${model.blocked.seq}`, run, kind: "resume" });
     if (model.paused !== undefined) needs.push({ key: `${partition} ${model.paused.seq}`, run, kind: "unpause" });
     // They come one after the other, and some sleep for years.

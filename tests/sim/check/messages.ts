@@ -38,7 +38,11 @@ export class Messages {
       const { partition, kind, payload } = fromBytes(decodeEvent, bytes);
       const event = decodeBody(kind, payload);
       const message = event === undefined ? undefined : takenIn(event);
-      if (message !== undefined) takes.push({ sender: message.from, partition, number: message.number, settled: 0 });
+      if (message === undefined) continue;
+      // Of messages for a channel those that came together are one event, of which the last one is said.
+      const together = event?.kind === Kind.messagesAppended ? event.body.message.length : 1;
+      for (let back = together - 1; back >= 0; back--)
+        takes.push({ sender: message.from, partition, number: message.number - back, settled: 0 });
     }
     for (const { sender, partition, number, settled } of takes.sort((a, b) => a.number - b.number))
       this.take(sender, partition, number, settled);

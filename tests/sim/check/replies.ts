@@ -23,6 +23,7 @@ const rule = "dispatchImpliesCommitted";
 
 /** The reply rests on durable events only, and says what they say. */
 export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): void {
+  if (reply.kind === "channelled") return channelTakes(ctx, command, reply.answer.offset);
   const partition = `run/${command.run}`;
   const at = ctx.journal.of(partition);
   switch (reply.kind) {
@@ -68,6 +69,17 @@ export function checkReply(ctx: ReplyContext, command: Command, reply: Reply): v
     case "enveloped":
       return;
   }
+}
+
+/** A sending that is acknowledged is in the log, at the offset that was told. */
+function channelTakes(ctx: ReplyContext, command: Command, offset: number): void {
+  if (command.kind !== "channel" || command.ask.kind !== "send") return;
+  const partition = `chan/${command.run}`;
+  const { id } = command.ask.value;
+  const found = ctx.journal.of(partition).events.find(({ event }) => event.kind === Kind.messagesAppended && event.body.id === id);
+  ack(ctx, partition, found, `sending ${id}`);
+  const isThere = found?.event.kind === Kind.messagesAppended && found.event.body.offset === offset;
+  claim("channelMessagesOnce", isThere, () => `${partition} acknowledges sending ${id} at ${offset}, its log has another place`);
 }
 
 const signalOf = (events: readonly JournalEvent[], id: string) =>
@@ -145,7 +157,7 @@ export function causeOf(journal: Journal, command: Command, reply: Reply): Journ
 
 /** A refusal for what a run has become is true of the committed log. */
 export function refusalRestsOnCommitted(ctx: ReplyContext, command: Command, reply: Extract<Reply, { kind: "rejected" }>): void {
-  if (command.kind === "schedule") return;
+  if (command.kind === "schedule" || command.kind === "channel") return;
   const { events, model } = ctx.journal.of(`run/${command.run}`);
   const { reject } = reply.rejection;
   const rests = (holds: boolean) => claim(rule, holds, () => `${command.run} is refused with ${reject}, for which nothing is committed`);

@@ -52,6 +52,10 @@ export const record = {
   setSearchable: "H",
   /** op, chunk */
   yieldChunk: "Y",
+  /** op, address, message */
+  sendChannel: "O",
+  /** op, address, most messages (0 = no bound), linger in milliseconds */
+  readChannel: "o",
   /** op, address, call that waits */
   awaitResult: "W",
   /** op, address, method, "1" where withdrawing it cancels it there and else "0", call that makes it, input */

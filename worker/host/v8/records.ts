@@ -94,7 +94,7 @@ function readRecord(cursor: Cursor, into: Records): void {
       into.logs.push({ level: cursor.text(), message: cursor.json() as string });
       break;
     default:
-      if (!readChild(tag, cursor, into) && !readUndo(tag, cursor, into)) readAnswer(tag, cursor, into);
+      if (!readChild(tag, cursor, into) && !readUndo(tag, cursor, into) && !readUse(tag, cursor, into)) readAnswer(tag, cursor, into);
   }
   cursor.endRecord();
 }
@@ -123,6 +123,18 @@ function readChild(tag: string, cursor: Cursor, into: Records): boolean {
     default:
       return false;
   }
+}
+
+/** Whether it is a record about a channel. */
+function readUse(tag: string, cursor: Cursor, into: Records): boolean {
+  if (tag === record.sendChannel) {
+    into.commands.push({ kind: CommandKind.sendChannel, op: cursor.number(), to: cursor.text(), payload: cursor.payload() });
+    return true;
+  }
+  if (tag !== record.readChannel) return false;
+  const [op, to, messagesMax, lingerMs] = [cursor.number(), cursor.text(), cursor.number(), cursor.number()];
+  into.commands.push({ kind: CommandKind.readChannel, op, to, messagesMax, lingerMs });
+  return true;
 }
 
 /** Whether it is a record about a compensation. */

@@ -4,6 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { ChannelCommand, ChannelCommandSchema, ChannelReply, ChannelReplySchema, ChannelState } from "./channel_pb.js";
 import type { ActivityOptions, Failure, Identity, Nodes, NodesSchema, Payload, StartedBy } from "./common_pb.js";
 import type { PreviewReplySchema, PreviewRequestSchema, ScheduleCommandSchema, ScheduleReplySchema, ScheduleState } from "./schedule_pb.js";
 
@@ -94,6 +95,12 @@ export declare type ClientItem = Message<"hopskip.v1.ClientItem"> & {
      */
     value: CallRequest;
     case: "call";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ChannelCommand channel = 11;
+     */
+    value: ChannelCommand;
+    case: "channel";
   } | { case: undefined; value?: undefined };
 };
 
@@ -165,6 +172,12 @@ export declare type ReplyItem = Message<"hopskip.v1.ReplyItem"> & {
      */
     value: CallReply;
     case: "call";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ChannelReply channel = 11;
+     */
+    value: ChannelReply;
+    case: "channel";
   } | { case: undefined; value?: undefined };
 };
 
@@ -428,6 +441,13 @@ export declare type SignalRequest = Message<"hopskip.v1.SignalRequest"> & {
    * @generated from field: string id = 4;
    */
   id: string;
+
+  /**
+   * namespace:name of a channel: the message is for it, and `run` and `name` are empty.
+   *
+   * @generated from field: string channel = 5;
+   */
+  channel: string;
 };
 
 /**
@@ -444,6 +464,13 @@ export declare type SignalReply = Message<"hopskip.v1.SignalReply"> & {
    * @generated from field: uint64 seq = 1;
    */
   seq: bigint;
+
+  /**
+   * Of the message in its channel.
+   *
+   * @generated from field: uint64 offset = 2;
+   */
+  offset: bigint;
 };
 
 /**
@@ -844,6 +871,13 @@ export declare type ListRequest = Message<"hopskip.v1.ListRequest"> & {
    * @generated from field: bool schedules = 90;
    */
   schedules: boolean;
+
+  /**
+   * Channels, and no runs.
+   *
+   * @generated from field: bool channels = 91;
+   */
+  channels: boolean;
 };
 
 /**
@@ -1086,6 +1120,18 @@ export declare type DescribeReply = Message<"hopskip.v1.DescribeReply"> & {
    * @generated from field: hopskip.v1.ScheduleState schedule = 90;
    */
   schedule?: ScheduleState | undefined;
+
+  /**
+   * The partition is a channel's: without the messages that it keeps.
+   *
+   * @generated from field: hopskip.v1.ChannelState channel = 91;
+   */
+  channel?: ChannelState | undefined;
+
+  /**
+   * @generated from field: uint32 kept_messages = 92;
+   */
+  keptMessages: number;
 };
 
 /**
@@ -1427,11 +1473,16 @@ export declare type HistoryRequest = Message<"hopskip.v1.HistoryRequest"> & {
   follow: boolean;
 
   /**
-   * `run` is the address of a schedule, whose history is wanted.
+   * `run` is the address of a schedule, or of a channel, whose history is wanted.
    *
    * @generated from field: bool schedule = 90;
    */
   schedule: boolean;
+
+  /**
+   * @generated from field: bool channel = 91;
+   */
+  channel: boolean;
 };
 
 /**
@@ -1490,6 +1541,20 @@ export declare type StreamRequest = Message<"hopskip.v1.StreamRequest"> & {
    * @generated from field: uint32 generation = 3;
    */
   generation: number;
+
+  /**
+   * `run` is the address of a channel, whose messages are wanted: as a reader that the channel does not know of.
+   *
+   * @generated from field: bool channel = 91;
+   */
+  channel: boolean;
+
+  /**
+   * Ends behind the last message that is there.
+   *
+   * @generated from field: bool until_now = 92;
+   */
+  untilNow: boolean;
 };
 
 /**
@@ -2126,6 +2191,34 @@ export declare const WorkflowClient: GenService<{
     methodKind: "unary";
     input: typeof PreviewRequestSchema;
     output: typeof PreviewReplySchema;
+  },
+  /**
+   * What is sent to a channel, and changes of one, from its creation to its end.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ChangeChannel
+   */
+  changeChannel: {
+    methodKind: "unary";
+    input: typeof ChannelCommandSchema;
+    output: typeof ChannelReplySchema;
+  },
+  /**
+   * @generated from rpc hopskip.v1.WorkflowClient.DescribeChannel
+   */
+  describeChannel: {
+    methodKind: "unary";
+    input: typeof DescribeRequestSchema;
+    output: typeof DescribeReplySchema;
+  },
+  /**
+   * Channels that were not closed; each as the summary of a run, with its reducer as the type.
+   *
+   * @generated from rpc hopskip.v1.WorkflowClient.ListChannels
+   */
+  listChannels: {
+    methodKind: "unary";
+    input: typeof ListRequestSchema;
+    output: typeof ListReplySchema;
   },
   /**
    * Where else the cluster can be asked; a session is told without asking.

@@ -540,6 +540,18 @@ export declare type Command = Message<"hopskip.v1.Command"> & {
    * @generated from field: string searchable = 40;
    */
   searchable: string;
+
+  /**
+   * Of a read of channel `to`: as in `ChannelAwaited`.
+   *
+   * @generated from field: uint32 messages_max = 41;
+   */
+  messagesMax: number;
+
+  /**
+   * @generated from field: uint64 linger_ms = 42;
+   */
+  lingerMs: bigint;
 };
 
 /**
@@ -1083,6 +1095,16 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_YIELD_CHUNK = 31;
    */
   YIELD_CHUNK = 31,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_SEND_CHANNEL = 32;
+   */
+  SEND_CHANNEL = 32,
+
+  /**
+   * @generated from enum value: COMMAND_KIND_READ_CHANNEL = 33;
+   */
+  READ_CHANNEL = 33,
 
   /**
    * @generated from enum value: COMMAND_KIND_COMPENSATE = 10;

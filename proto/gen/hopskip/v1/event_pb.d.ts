@@ -6,6 +6,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import type { Message } from "@bufbuild/protobuf";
 import type { ActivityOptions, Failure, Identity, Payload, StartedBy, StartOrder } from "./common_pb.js";
 import type { ScheduleConfig, ScheduleNext, ScheduleWaiting } from "./schedule_pb.js";
+import type { ChannelConfig, Reduced } from "./channel_pb.js";
 
 /**
  * Describes the file hopskip/v1/event.proto.
@@ -2925,6 +2926,409 @@ export declare type ScheduleDeleted = Message<"hopskip.v1.ScheduleDeleted"> & {
 export declare const ScheduleDeletedSchema: GenMessage<ScheduleDeleted>;
 
 /**
+ * The run sends a message to channel `to`: message `number` between the two partitions.
+ *
+ * @generated from message hopskip.v1.ChannelSent
+ */
+export declare type ChannelSent = Message<"hopskip.v1.ChannelSent"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: hopskip.v1.Payload payload = 3;
+   */
+  payload?: Payload | undefined;
+
+  /**
+   * @generated from field: uint64 number = 4;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelSent.
+ * Use `create(ChannelSentSchema)` to create a new message.
+ */
+export declare const ChannelSentSchema: GenMessage<ChannelSent>;
+
+/**
+ * The channel has it; with `failure`, it was refused.
+ *
+ * @generated from message hopskip.v1.ChannelSendSettled
+ */
+export declare type ChannelSendSettled = Message<"hopskip.v1.ChannelSendSettled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 2;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelSendSettled.
+ * Use `create(ChannelSendSettledSchema)` to create a new message.
+ */
+export declare const ChannelSendSettledSchema: GenMessage<ChannelSendSettled>;
+
+/**
+ * The run does not wait for that any more; the message is sent all the same.
+ *
+ * @generated from message hopskip.v1.ChannelSendCancelled
+ */
+export declare type ChannelSendCancelled = Message<"hopskip.v1.ChannelSendCancelled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelSendCancelled.
+ * Use `create(ChannelSendCancelledSchema)` to create a new message.
+ */
+export declare const ChannelSendCancelledSchema: GenMessage<ChannelSendCancelled>;
+
+/**
+ * The run reads channel `to` from `offset` on.
+ *
+ * @generated from message hopskip.v1.ChannelAwaited
+ */
+export declare type ChannelAwaited = Message<"hopskip.v1.ChannelAwaited"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint64 offset = 3;
+   */
+  offset: bigint;
+
+  /**
+   * At most so many; 0 = as many as fit.
+   *
+   * @generated from field: uint32 messages_max = 4;
+   */
+  messagesMax: number;
+
+  /**
+   * Where many come, how long the first of them waits for others, in milliseconds; 0 = not at all.
+   *
+   * @generated from field: uint64 linger_ms = 5;
+   */
+  lingerMs: bigint;
+
+  /**
+   * Of the message; 0 = it was not sent, and fails at once.
+   *
+   * @generated from field: uint64 number = 6;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelAwaited.
+ * Use `create(ChannelAwaitedSchema)` to create a new message.
+ */
+export declare const ChannelAwaitedSchema: GenMessage<ChannelAwaited>;
+
+/**
+ * What the run has read: messages [offset, offset + count), which the batch holds, so that history has the offsets and the
+ * hash of what was read however many they were. `number` is that of the message from partition `from`; 0 = the read was refused.
+ *
+ * @generated from message hopskip.v1.ChannelReceived
+ */
+export declare type ChannelReceived = Message<"hopskip.v1.ChannelReceived"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint64 offset = 4;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: uint32 count = 5;
+   */
+  count: number;
+
+  /**
+   * A `MessageBatch`; nothing where the channel reduces.
+   *
+   * @generated from field: hopskip.v1.Payload batch = 6;
+   */
+  batch?: Payload | undefined;
+
+  /**
+   * Of the messages in the batch, those that are blobs, in their order.
+   *
+   * @generated from field: repeated hopskip.v1.Payload large = 7;
+   */
+  large: Payload[];
+
+  /**
+   * What the channel's reducer made of them.
+   *
+   * @generated from field: hopskip.v1.Reduced reduced = 8;
+   */
+  reduced?: Reduced | undefined;
+
+  /**
+   * Messages before `offset` that were dropped before the run read them.
+   *
+   * @generated from field: uint64 missed = 9;
+   */
+  missed: bigint;
+
+  /**
+   * The channel is closed, and has no more.
+   *
+   * @generated from field: bool closed = 10;
+   */
+  closed: boolean;
+
+  /**
+   * @generated from field: hopskip.v1.Failure failure = 11;
+   */
+  failure?: Failure | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelReceived.
+ * Use `create(ChannelReceivedSchema)` to create a new message.
+ */
+export declare const ChannelReceivedSchema: GenMessage<ChannelReceived>;
+
+/**
+ * @generated from message hopskip.v1.ChannelWaitCancelled
+ */
+export declare type ChannelWaitCancelled = Message<"hopskip.v1.ChannelWaitCancelled"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelWaitCancelled.
+ * Use `create(ChannelWaitCancelledSchema)` to create a new message.
+ */
+export declare const ChannelWaitCancelledSchema: GenMessage<ChannelWaitCancelled>;
+
+/**
+ * Partitions `chan/<namespace>:<name>`. After its end another channel of that name goes on with the chain and the offsets.
+ *
+ * @generated from message hopskip.v1.ChannelOpened
+ */
+export declare type ChannelOpened = Message<"hopskip.v1.ChannelOpened"> & {
+  /**
+   * @generated from field: uint32 generation = 1;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: hopskip.v1.ChannelConfig config = 2;
+   */
+  config?: ChannelConfig | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelOpened.
+ * Use `create(ChannelOpenedSchema)` to create a new message.
+ */
+export declare const ChannelOpenedSchema: GenMessage<ChannelOpened>;
+
+/**
+ * @generated from message hopskip.v1.ChannelChanged
+ */
+export declare type ChannelChanged = Message<"hopskip.v1.ChannelChanged"> & {
+  /**
+   * @generated from field: hopskip.v1.ChannelConfig config = 1;
+   */
+  config?: ChannelConfig | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelChanged.
+ * Use `create(ChannelChangedSchema)` to create a new message.
+ */
+export declare const ChannelChangedSchema: GenMessage<ChannelChanged>;
+
+/**
+ * Messages from `offset` on.
+ *
+ * @generated from message hopskip.v1.MessagesAppended
+ */
+export declare type MessagesAppended = Message<"hopskip.v1.MessagesAppended"> & {
+  /**
+   * @generated from field: uint64 offset = 1;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: repeated hopskip.v1.Payload message = 2;
+   */
+  message: Payload[];
+
+  /**
+   * Tells a sending that comes again; empty = none does.
+   *
+   * @generated from field: string id = 3;
+   */
+  id: string;
+
+  /**
+   * Partition that sent them, and the number among its messages to this one; empty = a client did.
+   *
+   * @generated from field: string from = 4;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 5;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.MessagesAppended.
+ * Use `create(MessagesAppendedSchema)` to create a new message.
+ */
+export declare const MessagesAppendedSchema: GenMessage<MessagesAppended>;
+
+/**
+ * Reader `to` (a partition, in this generation) is given `count` messages from `offset` on, for operation `op`.
+ *
+ * @generated from message hopskip.v1.MessagesDelivered
+ */
+export declare type MessagesDelivered = Message<"hopskip.v1.MessagesDelivered"> & {
+  /**
+   * @generated from field: string to = 1;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint64 offset = 4;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: uint32 count = 5;
+   */
+  count: number;
+
+  /**
+   * @generated from field: hopskip.v1.Reduced reduced = 6;
+   */
+  reduced?: Reduced | undefined;
+
+  /**
+   * @generated from field: uint64 missed = 7;
+   */
+  missed: bigint;
+
+  /**
+   * @generated from field: bool closed = 8;
+   */
+  closed: boolean;
+};
+
+/**
+ * Describes the message hopskip.v1.MessagesDelivered.
+ * Use `create(MessagesDeliveredSchema)` to create a new message.
+ */
+export declare const MessagesDeliveredSchema: GenMessage<MessagesDelivered>;
+
+/**
+ * Messages below `before` are dropped: their time was over.
+ *
+ * @generated from message hopskip.v1.MessagesExpired
+ */
+export declare type MessagesExpired = Message<"hopskip.v1.MessagesExpired"> & {
+  /**
+   * @generated from field: uint64 before = 1;
+   */
+  before: bigint;
+
+  /**
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message hopskip.v1.MessagesExpired.
+ * Use `create(MessagesExpiredSchema)` to create a new message.
+ */
+export declare const MessagesExpiredSchema: GenMessage<MessagesExpired>;
+
+/**
+ * Nothing more is sent to it; its readers are still given what is there.
+ *
+ * @generated from message hopskip.v1.ChannelClosed
+ */
+export declare type ChannelClosed = Message<"hopskip.v1.ChannelClosed"> & {
+  /**
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.ChannelClosed.
+ * Use `create(ChannelClosedSchema)` to create a new message.
+ */
+export declare const ChannelClosedSchema: GenMessage<ChannelClosed>;
+
+/**
  * Numbers are for ever: a kind is never renumbered or reused.
  *
  * @generated from enum hopskip.v1.EventKind
@@ -3186,6 +3590,36 @@ export enum EventKind {
   CANCEL_SEND_CANCELLED = 97,
 
   /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_SENT = 100;
+   */
+  CHANNEL_SENT = 100,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_SEND_SETTLED = 101;
+   */
+  CHANNEL_SEND_SETTLED = 101,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_SEND_CANCELLED = 102;
+   */
+  CHANNEL_SEND_CANCELLED = 102,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_AWAITED = 103;
+   */
+  CHANNEL_AWAITED = 103,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_RECEIVED = 104;
+   */
+  CHANNEL_RECEIVED = 104,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_WAIT_CANCELLED = 105;
+   */
+  CHANNEL_WAIT_CANCELLED = 105,
+
+  /**
    * @generated from enum value: EVENT_KIND_COMPENSATION_REGISTERED = 80;
    */
   COMPENSATION_REGISTERED = 80,
@@ -3379,6 +3813,36 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_SCHEDULE_DELETED = 168;
    */
   SCHEDULE_DELETED = 168,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_OPENED = 176;
+   */
+  CHANNEL_OPENED = 176,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_CHANGED = 177;
+   */
+  CHANNEL_CHANGED = 177,
+
+  /**
+   * @generated from enum value: EVENT_KIND_MESSAGES_APPENDED = 178;
+   */
+  MESSAGES_APPENDED = 178,
+
+  /**
+   * @generated from enum value: EVENT_KIND_MESSAGES_DELIVERED = 179;
+   */
+  MESSAGES_DELIVERED = 179,
+
+  /**
+   * @generated from enum value: EVENT_KIND_MESSAGES_EXPIRED = 180;
+   */
+  MESSAGES_EXPIRED = 180,
+
+  /**
+   * @generated from enum value: EVENT_KIND_CHANNEL_CLOSED = 181;
+   */
+  CHANNEL_CLOSED = 181,
 }
 
 /**

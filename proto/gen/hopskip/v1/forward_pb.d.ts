@@ -7,6 +7,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { Identity } from "./common_pb.js";
 import type { CallReply, CallRequest, CancelReply, CancelRequest, DescribeReply, DropDeadLetterRequest, ErrorDetail, ListRequest, PauseRequest, QueryReply, QueryRequest, ReplayDeadLetterRequest, ResultReply, ResultRequest, ResumeReply, ResumeRequest, SignalReply, SignalRequest, StartReply, StartRequest, StreamRequest, TerminateRequest, UnpauseRequest } from "./client_pb.js";
 import type { ScheduleCommand, ScheduleReply } from "./schedule_pb.js";
+import type { ChannelCommand, ChannelReply } from "./channel_pb.js";
 import type { Envelope } from "./message_pb.js";
 import type { Heartbeat, TaskDone } from "./dispatch_pb.js";
 import type { NodeReport } from "./placement_pb.js";
@@ -126,6 +127,12 @@ export declare type ForwardedCommand = Message<"hopskip.v1.ForwardedCommand"> & 
      */
     value: ScheduleCommand;
     case: "schedule";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ChannelCommand channel = 91;
+     */
+    value: ChannelCommand;
+    case: "channel";
   } | { case: undefined; value?: undefined };
 };
 
@@ -196,6 +203,12 @@ export declare type ForwardedReply = Message<"hopskip.v1.ForwardedReply"> & {
      */
     value: ScheduleReply;
     case: "scheduled";
+  } | {
+    /**
+     * @generated from field: hopskip.v1.ChannelReply channelled = 91;
+     */
+    value: ChannelReply;
+    case: "channelled";
   } | { case: undefined; value?: undefined };
 };
 

@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
 import type { Failure, Payload, StartOrder } from "./common_pb.js";
+import type { Reduced } from "./channel_pb.js";
 
 /**
  * Describes the file hopskip/v1/message.proto.
@@ -113,6 +114,47 @@ export declare type Message = Message$1<"hopskip.v1.Message"> & {
    * @generated from field: repeated string path = 30;
    */
   path: string[];
+
+  /**
+   * Of a channel: where a reader reads from, or what it is given begins, and how many at most, or are given.
+   *
+   * @generated from field: uint64 offset = 31;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: uint32 count = 32;
+   */
+  count: number;
+
+  /**
+   * Of a read: where many come, how long the first of them waits for others, in milliseconds.
+   *
+   * @generated from field: uint64 linger_ms = 33;
+   */
+  lingerMs: bigint;
+
+  /**
+   * Of what a reader is given, beside the batch in `payload`: as in `ChannelReceived`.
+   *
+   * @generated from field: repeated hopskip.v1.Payload large = 34;
+   */
+  large: Payload[];
+
+  /**
+   * @generated from field: hopskip.v1.Reduced reduced = 35;
+   */
+  reduced?: Reduced | undefined;
+
+  /**
+   * @generated from field: uint64 missed = 36;
+   */
+  missed: bigint;
+
+  /**
+   * @generated from field: bool closed = 37;
+   */
+  closed: boolean;
 };
 
 /**
@@ -414,6 +456,23 @@ export declare type InboxTaken = Message$1<"hopskip.v1.InboxTaken"> & {
    * @generated from field: uint32 of = 9;
    */
   of: number;
+
+  /**
+   * Of a read, as in `Message`.
+   *
+   * @generated from field: uint64 offset = 10;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: uint32 count = 11;
+   */
+  count: number;
+
+  /**
+   * @generated from field: uint64 linger_ms = 12;
+   */
+  lingerMs: bigint;
 };
 
 /**
@@ -562,6 +621,39 @@ export enum MessageKind {
    * @generated from enum value: MESSAGE_KIND_TERMINATE = 12;
    */
   TERMINATE = 12,
+
+  /**
+   * A message for the channel that receives it.
+   *
+   * @generated from enum value: MESSAGE_KIND_PUBLISH = 13;
+   */
+  PUBLISH = 13,
+
+  /**
+   * Give me what the channel has from an offset on, once it has something.
+   *
+   * @generated from enum value: MESSAGE_KIND_READ = 14;
+   */
+  READ = 14,
+
+  /**
+   * @generated from enum value: MESSAGE_KIND_READ_CANCELLED = 15;
+   */
+  READ_CANCELLED = 15,
+
+  /**
+   * The sender reads no more.
+   *
+   * @generated from enum value: MESSAGE_KIND_LEAVE = 16;
+   */
+  LEAVE = 16,
+
+  /**
+   * What a channel gives to a reader.
+   *
+   * @generated from enum value: MESSAGE_KIND_DELIVERED = 17;
+   */
+  DELIVERED = 17,
 }
 
 /**

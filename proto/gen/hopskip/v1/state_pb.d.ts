@@ -8,6 +8,7 @@ import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.j
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
 import type { DeadLetter, Ending } from "./client_pb.js";
 import type { ScheduleState } from "./schedule_pb.js";
+import type { ChannelState } from "./channel_pb.js";
 import type { MethodAnswered } from "./event_pb.js";
 
 /**
@@ -312,6 +313,20 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: hopskip.v1.ScheduleState schedule = 90;
    */
   schedule?: ScheduleState | undefined;
+
+  /**
+   * The partition is a channel's: this is the rest of what it is.
+   *
+   * @generated from field: hopskip.v1.ChannelState channel = 91;
+   */
+  channel?: ChannelState | undefined;
+
+  /**
+   * Channels that the generation reads, and what it has of each.
+   *
+   * @generated from field: repeated hopskip.v1.ReadChannel reads = 92;
+   */
+  reads: ReadChannel[];
 };
 
 /**
@@ -407,6 +422,29 @@ export declare type AnsweredCall = Message<"hopskip.v1.AnsweredCall"> & {
  * Use `create(AnsweredCallSchema)` to create a new message.
  */
 export declare const AnsweredCallSchema: GenMessage<AnsweredCall>;
+
+/**
+ * @generated from message hopskip.v1.ReadChannel
+ */
+export declare type ReadChannel = Message<"hopskip.v1.ReadChannel"> & {
+  /**
+   * @generated from field: string channel = 1;
+   */
+  channel: string;
+
+  /**
+   * It has all before this.
+   *
+   * @generated from field: uint64 offset = 2;
+   */
+  offset: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ReadChannel.
+ * Use `create(ReadChannelSchema)` to create a new message.
+ */
+export declare const ReadChannelSchema: GenMessage<ReadChannel>;
 
 /**
  * @generated from message hopskip.v1.SearchableValue

@@ -1,5 +1,5 @@
 /** Deliveries to runs: each makes the workflow's code go on, and its records are collected after. */
-import { CancelledError, StreamDisconnectedError } from "#sdk/runtime";
+import { CancelledError, ChannelError, StreamDisconnectedError } from "#sdk/runtime";
 import type { WireFailure } from "../protocol.ts";
 import { deliveryFlag, deliveryKind, record } from "../protocol.ts";
 import { cancelScope } from "./cancel.ts";
@@ -126,11 +126,13 @@ function resolve(run: Run, op: number, text: string): void {
   if (pending === undefined) return;
   run.pending.delete(op);
   try {
-    pending.resolve(fromJson(text, `Result of ${pending.kind === "result" ? "run" : "activity"} "${pending.name}"`));
+    pending.resolve(fromJson(text, `Result of ${resultOf[pending.kind] ?? "activity"} "${pending.name}"`));
   } catch (error) {
     pending.reject(() => error as Error);
   }
 }
+
+const resultOf: Partial<Record<Pending["kind"], string>> = { result: "run", channel: "channel" };
 
 function reject(run: Run, op: number, failure: WireFailure): void {
   const child = run.children.get(op);
@@ -149,6 +151,7 @@ function toOwnError({ kind, name }: Pending, failure: WireFailure): Error {
   if (kind === "call") return toRunError(name, `Call of run "${name}" failed: ${failure.message}`, failure);
   if (kind === "send") return toRunError(name, failure.message, failure);
   if (kind === "result") return toRunError(name, `Run "${name}" did not complete: ${failure.message}`, failure);
+  if (kind === "channel") return new ChannelError(name, failure.type, failure.message);
   if (kind === "chunk") return new StreamDisconnectedError(failure.message);
   return toError(failure);
 }

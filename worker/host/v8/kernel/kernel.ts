@@ -7,6 +7,7 @@
 import { install } from "#sdk/runtime/engine";
 import { removeAbsent, removeWebAssembly } from "./absent.ts";
 import { scopeOperations } from "./cancel.ts";
+import { channelOperations } from "./channels.ts";
 import { childOperations } from "./children.ts";
 import type { Natives } from "./context.ts";
 import { bindContext } from "./context.ts";
@@ -22,7 +23,7 @@ import { provideWeb } from "./web/web.ts";
 
 export function boot(natives: Natives) {
   bindContext(natives);
-  install({ ...engine, ...childOperations, ...methodOperations, ...scopeOperations });
+  install({ ...engine, ...channelOperations, ...childOperations, ...methodOperations, ...scopeOperations });
   rebind(globalThis);
   wrapIntl(Intl);
   provideWeb(globalThis);

@@ -19,116 +19,118 @@ const pendingMax = 10_000;
 const activationBytesMax = 48 * 1024 * 1024;
 const defaultOptions = optionsText(undefined);
 
-export const engine: Omit<Engine, "callWorkflow" | "method" | "openScope" | "shield" | "spawn"> = {
-  activity(name, input, options) {
-    const run = actingRun("activity()");
-    const json = toJson(input, `Input of activity "${name}"`);
-    const instead = intercept(run);
-    if (instead !== undefined) return instead;
-    const op = nextOp(run, json.length);
-    const settings = options === undefined ? defaultOptions : optionsText(options);
-    run.out += record.activity + fieldEnd + op + fieldEnd + name + fieldEnd + settings + fieldEnd + json + recordEnd;
-    return pend(run, op, "activity", name);
-  },
+export const engine: Omit<Engine, "callWorkflow" | "method" | "openScope" | "readChannel" | "sendChannel" | "shield" | "spawn" | "unread"> =
+  {
+    activity(name, input, options) {
+      const run = actingRun("activity()");
+      const json = toJson(input, `Input of activity "${name}"`);
+      const instead = intercept(run);
+      if (instead !== undefined) return instead;
+      const op = nextOp(run, json.length);
+      const settings = options === undefined ? defaultOptions : optionsText(options);
+      run.out += record.activity + fieldEnd + op + fieldEnd + name + fieldEnd + settings + fieldEnd + json + recordEnd;
+      return pend(run, op, "activity", name);
+    },
 
-  timer(ms) {
-    const run = actingRun("sleep()");
-    return intercept(run) ?? (startTimer(run, ms, "timer") as Promise<void>);
-  },
+    timer(ms) {
+      const run = actingRun("sleep()");
+      return intercept(run) ?? (startTimer(run, ms, "timer") as Promise<void>);
+    },
 
-  signal(name, timeoutMs) {
-    const run = actingRun("signal()");
-    const instead = intercept(run);
-    if (instead !== undefined) return instead;
-    const op = nextOp(run, 0);
-    run.emit(record.awaitSignal, op, name);
-    const early = takeBuffered(run, name);
-    if (early !== undefined) return Promise.resolve(early.value);
-    const waited = pend(run, op, "signal", name);
-    queueOf(run.waiting, name).push(run.pending.get(op)!);
-    return timeoutMs === undefined ? waited : withTimeout(run, op, waited, timeoutMs);
-  },
+    signal(name, timeoutMs) {
+      const run = actingRun("signal()");
+      const instead = intercept(run);
+      if (instead !== undefined) return instead;
+      const op = nextOp(run, 0);
+      run.emit(record.awaitSignal, op, name);
+      const early = takeBuffered(run, name);
+      if (early !== undefined) return Promise.resolve(early.value);
+      const waited = pend(run, op, "signal", name);
+      queueOf(run.waiting, name).push(run.pending.get(op)!);
+      if (timeoutMs === undefined) return waited;
+      return withTimeout(run, op, { waited, timeoutMs, message: `No signal "${name}" came within ${timeoutMs} ms` });
+    },
 
-  sendSignal(address, name, payload) {
-    const run = actingRun("sendSignal()");
-    const json = toJson(payload, `Payload of signal "${name}"`);
-    const instead = intercept(run);
-    if (instead !== undefined) return instead;
-    const to = fullAddress(run, address);
-    const op = nextOp(run, json.length);
-    run.emit(record.sendSignal, op, to, name, json);
-    return pend(run, op, "send", to) as Promise<void>;
-  },
+    sendSignal(address, name, payload) {
+      const run = actingRun("sendSignal()");
+      const json = toJson(payload, `Payload of signal "${name}"`);
+      const instead = intercept(run);
+      if (instead !== undefined) return instead;
+      const to = fullAddress(run, address);
+      const op = nextOp(run, json.length);
+      run.emit(record.sendSignal, op, to, name, json);
+      return pend(run, op, "send", to) as Promise<void>;
+    },
 
-  resultOf(address) {
-    const run = actingRun("resultOf()");
-    const to = fullAddress(run, address);
-    if (to === run.name) throw new TypeError(`A run can't wait for its own result: resultOf("${address}") is called by ${run.name}`);
-    const instead = intercept(run);
-    if (instead !== undefined) return instead;
-    const op = nextOp(run, 0);
-    run.emit(record.awaitResult, op, to, currentCall(run));
-    return pend(run, op, "result", to);
-  },
+    resultOf(address) {
+      const run = actingRun("resultOf()");
+      const to = fullAddress(run, address);
+      if (to === run.name) throw new TypeError(`A run can't wait for its own result: resultOf("${address}") is called by ${run.name}`);
+      const instead = intercept(run);
+      if (instead !== undefined) return instead;
+      const op = nextOp(run, 0);
+      run.emit(record.awaitResult, op, to, currentCall(run));
+      return pend(run, op, "result", to);
+    },
 
-  searchable(name, value) {
-    const run = actingRun("searchable()");
-    if (run.ended) return;
-    const op = nextOp(run, value.length);
-    run.emit(record.setSearchable, op, name, value);
-  },
+    searchable(name, value) {
+      const run = actingRun("searchable()");
+      if (run.ended) return;
+      const op = nextOp(run, value.length);
+      run.emit(record.setSearchable, op, name, value);
+    },
 
-  yieldChunk(chunk) {
-    const run = actingRun("yieldChunk()");
-    const json = toJson(chunk, "A chunk");
-    const instead = intercept(run);
-    if (instead !== undefined) return instead;
-    const op = nextOp(run, json.length);
-    run.emit(record.yieldChunk, op, json);
-    return pend(run, op, "chunk", "") as Promise<void>;
-  },
+    yieldChunk(chunk) {
+      const run = actingRun("yieldChunk()");
+      const json = toJson(chunk, "A chunk");
+      const instead = intercept(run);
+      if (instead !== undefined) return instead;
+      const op = nextOp(run, json.length);
+      run.emit(record.yieldChunk, op, json);
+      return pend(run, op, "chunk", "") as Promise<void>;
+    },
 
-  compensate(name, input, trigger, options) {
-    const run = actingRun("compensate()");
-    const json = toJson(input, `Input of compensation "${name}"`);
-    // What it is owed is decided.
-    if (run.ended) return () => false;
-    const op = nextOp(run, json.length);
-    run.emit(record.compensate, op, name, trigger === "always" ? 1 : 0, optionsText(options), json);
-    let isOwed = true;
-    return () => {
-      actingRun("cancel() of a compensation");
-      if (!isOwed || run.ended) return false;
-      isOwed = false;
-      run.emit(record.withdrawCompensation, op);
-      return true;
-    };
-  },
+    compensate(name, input, trigger, options) {
+      const run = actingRun("compensate()");
+      const json = toJson(input, `Input of compensation "${name}"`);
+      // What it is owed is decided.
+      if (run.ended) return () => false;
+      const op = nextOp(run, json.length);
+      run.emit(record.compensate, op, name, trigger === "always" ? 1 : 0, optionsText(options), json);
+      let isOwed = true;
+      return () => {
+        actingRun("cancel() of a compensation");
+        if (!isOwed || run.ended) return false;
+        isOwed = false;
+        run.emit(record.withdrawCompensation, op);
+        return true;
+      };
+    },
 
-  query(name, answer) {
-    // Allowed at module level too: it is no operation.
-    changingRun("query()").queries.set(name, answer);
-  },
+    query(name, answer) {
+      // Allowed at module level too: it is no operation.
+      changingRun("query()").queries.set(name, answer);
+    },
 
-  nowMs: () => readingRun("now()").nowMs,
-  random: () => nextRandom(changingRun("random()")),
-  uuid: () => nextUuid(changingRun("uuid()")),
-  log: (level: LogLevel, parts) => writeLog(readingRun("log"), level, parts),
+    nowMs: () => readingRun("now()").nowMs,
+    random: () => nextRandom(changingRun("random()")),
+    uuid: () => nextUuid(changingRun("uuid()")),
+    log: (level: LogLevel, parts) => writeLog(readingRun("log"), level, parts),
 
-  info(): WorkflowInfo {
-    const run = readingRun("workflowInfo()");
-    const colon = run.name.indexOf(":");
-    return Object.freeze({
-      run: run.name,
-      namespace: run.name.slice(0, colon),
-      instance: run.name.slice(colon + 1),
-      generation: run.generation,
-      type: run.type,
-      bundle: run.bundle,
-      startedMs: run.startedMs,
-    });
-  },
-};
+    info(): WorkflowInfo {
+      const run = readingRun("workflowInfo()");
+      const colon = run.name.indexOf(":");
+      return Object.freeze({
+        run: run.name,
+        namespace: run.name.slice(0, colon),
+        instance: run.name.slice(colon + 1),
+        generation: run.generation,
+        type: run.type,
+        bundle: run.bundle,
+        startedMs: run.startedMs,
+      });
+    },
+  };
 
 export function fullAddress(run: Run, address: string): string {
   return address.includes(":") ? address : `${run.name.slice(0, run.name.indexOf(":"))}:${address}`;
@@ -217,14 +219,21 @@ function takeBuffered(run: Run, name: string): { readonly value: unknown } | und
   return { value };
 }
 
-function withTimeout(run: Run, op: number, waited: Promise<unknown>, timeoutMs: number): Promise<unknown> {
+interface Timed {
+  readonly waited: Promise<unknown>;
+  readonly timeoutMs: number;
+  /** Of the `TimeoutError`. */
+  readonly message: string;
+}
+
+export function withTimeout(run: Run, op: number, { waited, timeoutMs, message }: Timed): Promise<unknown> {
   const wait = run.pending.get(op)!;
   const timer = run.ops + 1;
   startTimer(run, timeoutMs, "timeout").then(
     () => {
       if (!run.pending.has(op)) return;
       withdraw(run, op);
-      wait.reject(() => new TimeoutError(`No signal "${wait.name}" came within ${timeoutMs} ms`));
+      wait.reject(() => new TimeoutError(message));
     },
     () => {}, // cancelled together with the wait
   );

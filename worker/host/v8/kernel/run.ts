@@ -5,18 +5,30 @@
  * host lets all microtasks run in between. Outside of that, everything that needs a run throws.
  */
 import { DeterminismError } from "#sdk/runtime";
+import type { ChannelRead } from "#sdk/runtime/engine";
 import { fieldEnd, recordEnd } from "../protocol.ts";
 import type { Child, ChildWait } from "./children.ts";
 import { Scope } from "./scope.ts";
 
 /** Nothing waits for a notice: a cancellation does not withdraw it. */
-export type PendingKind = "activity" | "timer" | "signal" | "timeout" | "callback" | "send" | "result" | "call" | "chunk" | "notice";
+export type PendingKind =
+  | "activity"
+  | "timer"
+  | "signal"
+  | "timeout"
+  | "callback"
+  | "send"
+  | "result"
+  | "call"
+  | "chunk"
+  | "channel"
+  | "notice";
 
 /** An operation that the host has yet to answer. */
 export interface Pending {
   readonly op: number;
   readonly kind: PendingKind;
-  /** Of the activity or the signal; of `send` and `result`, the address of the other run. */
+  /** Of the activity or the signal; of `send`, `result` and `channel`, the address of the other run or the channel. */
   readonly name: string;
   /** What cancels the scope interrupts it. */
   readonly scope: Scope;
@@ -56,6 +68,8 @@ export class Run {
   seed: number;
   /** Number of the last operation. */
   ops = 0;
+  /** What was read of channels and not used, by address. */
+  readonly unread = new Map<string, ChannelRead>();
   /** Records of the current delivery. */
   out = "";
   replaying = false;
