@@ -129,8 +129,10 @@ export class ShardReplica {
   mayTake(index: number, range: KeyRange): boolean {
     if (index <= this.replica.group.commitIndex) return false;
     for (const other of this.around.shards.all()) {
-      if (other === this || other.isBlank) continue;
-      if (overlaps(range, other.range)) return false;
+      if (other === this || other.isBlank || !overlaps(range, other.range)) continue;
+      const gone = this.around.placement.retired(other.shard);
+      // It was merged into this one, and the snapshot has what it was; it decides nothing more, and may save nothing later either.
+      if (gone?.into !== this.shard || !other.finish(gone.through)) return false;
     }
     return true;
   }
