@@ -44,7 +44,10 @@ export const runPartition = (run: RunId) => `run/${run}` as Partition;
 /** The partition of a schedule, which is addressed as a run is: `namespace:id`. */
 export const schedulePartition = (schedule: RunId) => `sched/${schedule}` as Partition;
 export const isSchedule = (partition: string) => partition.startsWith("sched/");
-/** The address in a run's or a schedule's partition. */
+/** The partition of an activity's idempotency key, which is addressed as a run is: `namespace:activity:key`. */
+export const keyPartition = (key: RunId) => `key/${key}` as Partition;
+export const isKey = (partition: string) => partition.startsWith("key/");
+/** The address in a run's, a schedule's or a key's partition. */
 export const runOf = (partition: Partition) => partition.slice(partition.indexOf("/") + 1) as RunId;
 export const namespaceOf = (run: RunId) => run.slice(0, run.indexOf(":"));
 export const instanceOf = (run: RunId) => run.slice(run.indexOf(":") + 1);

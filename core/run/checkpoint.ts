@@ -22,6 +22,7 @@ export function saveRun(run: Run): RunStateInit {
     ticket: run.ticket,
     startedBy: run.startedBy,
     schedule: run.schedule,
+    key: run.key,
     queue: run.queue,
     ending: run.endings,
     cancelRequested: run.cancelRequested,
@@ -83,7 +84,10 @@ function loadMessages(saved: RunState): Partial<Run> {
 /** The saved state must be of `stateFormat`. */
 export function loadRun(run: RunId, saved: RunState): Run {
   const copy = emptyRun(run);
-  const pending = saved.pending.map((o): [number, Operation] => [o.op, { ...o, kind: o.kind as Operation["kind"] }]);
+  const pending = saved.pending.map((o): [number, Operation] => [
+    o.op,
+    { ...o, kind: o.kind as Operation["kind"], key: o.key as Operation["key"] },
+  ]);
   return Object.assign(copy, {
     generation: saved.generation,
     type: saved.type,
@@ -97,6 +101,7 @@ export function loadRun(run: RunId, saved: RunState): Run {
     ticket: saved.ticket,
     startedBy: saved.startedBy,
     schedule: saved.schedule,
+    key: saved.key,
     queue: saved.queue,
     endings: saved.ending,
     cancelRequested: saved.cancelRequested,

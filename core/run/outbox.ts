@@ -76,7 +76,7 @@ export function owe(run: Run, to: ResultWaiter, result: OwedResult): void {
 export function outgoing(run: Run, message: Message): Message {
   if (message.kind !== MessageKind.result) return message;
   const owed = run.owed.get(message.of)?.result;
-  return owed === undefined ? message : { ...message, payload: owed.result, status: owed.status, failure: owed.failure };
+  return owed === undefined ? message : { ...message, payload: owed.result, status: owed.status, failure: owed.failure, by: owed.by };
 }
 
 /** The receiver has taken all messages up to `through`, be it that a restore made this run forget that it sent them. */

@@ -12,6 +12,7 @@ import {
 } from "#proto";
 import { childLost, startRefused } from "./child.ts";
 import type { EventOf, RunEvent } from "./event.ts";
+import { claimRefused } from "./idempotency.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
 import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
@@ -48,7 +49,9 @@ export function decideWaitCancelled(run: Run, { op, to }: Operation): RunEvent {
 export function decideSettled(run: Run, to: Partition, message: Message, refusal: string | undefined): RunEvent | undefined {
   if (!isOpen(run) || message.generation !== run.generation) return undefined;
   const o = run.pending.get(message.op);
-  if (o === undefined || partitionOf(o.to) !== to) return undefined;
+  if (o === undefined) return undefined;
+  if (o.key === to) return refusal === undefined || message.kind !== MessageKind.claim ? undefined : claimRefused(o, refusal);
+  if (partitionOf(o.to) !== to) return undefined;
   const failure = refusal === undefined ? undefined : refusalFailure(message.kind as MessageKind, o.to, refusal);
   if (message.kind === MessageKind.signal && o.kind === EventKind.signalSent) {
     return { kind: EventKind.signalSettled, body: { op: o.op, failure } };

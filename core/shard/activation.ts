@@ -23,6 +23,7 @@ import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, 
 import { answerCall, refuseCallers } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
 import { begin, pump, replay, unseat } from "./delivery.ts";
+import { claimOf, isKeyed } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
 import { pumpQueries, refuseQueries } from "./queries.ts";
@@ -126,7 +127,8 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
 }
 
 /** Which bound the operation would pass. */
-function excess(live: LiveRun, { kind, name }: Command): string | undefined {
+function excess(live: LiveRun, command: Command): string | undefined {
+  const { kind, name } = command;
   const { pending, unsettled } = live.run;
   if (!isOperation(kind)) return undefined;
   if (pending.size >= limits.pendingOpsMax)
@@ -134,10 +136,10 @@ function excess(live: LiveRun, { kind, name }: Command): string | undefined {
   if (kind === CommandKind.setSearchable && isSearchableFull(live.run, name))
     return `Run ${live.id} has ${limits.searchableMax} searchable names, more are not allowed`;
   if (kind === CommandKind.compensate) return tooManyOwed(live);
-  if (!isRemote(kind)) return undefined;
+  if (!isRemote(kind) && !isKeyed(command)) return undefined;
   return unsettled < limits.unsettledMessagesMax
     ? undefined
-    : `Run ${live.id} has ${unsettled} messages that other runs have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
+    : `Run ${live.id} has ${unsettled} messages that other partitions have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
 }
 
 /** Operations on other runs. */
@@ -185,7 +187,8 @@ function commandProblem(live: LiveRun, commands: readonly Command[]): string | u
 function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: IdentityInit): void {
   switch (c.kind) {
     case CommandKind.activity: {
-      ctx.append(live, decideSchedule({ op: c.op, name: c.name, input: c.payload, options: c.options }), identity);
+      const { op, name, payload: input, options } = c;
+      ctx.append(live, decideSchedule({ op, name, input, options, claim: claimOf(ctx, live, c) }), identity);
       return offerFirst(ctx, live, c.op);
     }
     case CommandKind.timer: {

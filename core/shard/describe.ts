@@ -1,6 +1,6 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
-import { isClosed, type Operation, outcomeOf, searchableJson } from "#core/run";
+import { isClosed, isUngranted, type Operation, outcomeOf, searchableJson } from "#core/run";
 import { type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -61,6 +61,7 @@ function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.childSpawned) return o.started ? `child ${o.to} to end` : `child ${o.to} to be started`;
   if (o.kind === EventKind.methodCallSent) return `method ${o.name} of ${o.to} to answer`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
+  if (isUngranted(o)) return `idempotency key ${o.options?.idempotencyKey ?? ""} of ${o.name}`;
   const task = live.tasks.get(o.op);
   if (isHeld(live, o.op) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";
   if (task === undefined) return o.dueMs > ctx.nowMs ? "its next attempt" : "a worker";

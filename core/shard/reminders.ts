@@ -14,7 +14,13 @@ export function remind(
 ): void {
   // A task's own limits end with its worker's stream: they are in the heap whatever the horizon.
   const derived =
-    what === "timer" || what === "retry" || what === "schedule-to-close" || what === "deadline" || what === "budget" || what === "schedule";
+    what === "timer" ||
+    what === "retry" ||
+    what === "schedule-to-close" ||
+    what === "deadline" ||
+    what === "budget" ||
+    what === "schedule" ||
+    what === "key";
   if (derived && atMs >= ctx.horizonMs) return;
   ctx.timers.push({
     atMs,
@@ -30,10 +36,14 @@ export function remind(
 /** Puts what is due within the horizon into the heap. */
 export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
-  const { schedule, pending } = live.run;
+  const { schedule, key, pending } = live.run;
   if (schedule !== undefined) {
     const dueMs = Math.max(scheduleDueMs(schedule, pending.size), 1);
     if (inWindow(dueMs)) remind(ctx, live, "schedule", dueMs);
+    return;
+  }
+  if (key !== undefined) {
+    if (inWindow(key.forgetAtMs)) remind(ctx, live, "key", key.forgetAtMs);
     return;
   }
   if (isOpen(live.run) && inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);

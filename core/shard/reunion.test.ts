@@ -75,8 +75,12 @@ function settleAndCheck(world: World): number {
   return order.filter((what) => !taken.has(what) && !refused.has(what)).length;
 }
 
-function restoredWorld(seed: number): { readonly world: World; readonly lost: number } {
-  const world = new World(seed, { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0 }, [5, 5]);
+function restoredWorld(seed: number, keyed?: number): { readonly world: World; readonly lost: number } {
+  const world = new World(
+    seed,
+    { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0, ...(keyed === undefined ? {} : { keyed }) },
+    [5, 5],
+  );
   for (let i = 0; i < 2000; i++) world.once();
   const ends = world.sides.map(({ committed }) => committed - world.prng.below(seed % 3 === 0 ? committed : 150)) as [number, number];
   world.restore(ends);
@@ -112,4 +116,19 @@ test("shards of one moment have nothing to put right", () => {
   expect(world.reunited).toEqual({ given: 0, lost: 0, asked: 0, refused: 0 });
   expect(settleAndCheck(world)).toBe(0);
   for (const { run } of [...a.machine.liveRuns()]) for (const [to] of run.settledTo) expect(settledThrough(run, to)).toBeGreaterThan(0);
+}, 60_000);
+
+test("idempotency keys that know more or less than the operations that claim them: none is held for ever, and every claim is answered", () => {
+  let asked = 0;
+  for (let seed = 200; seed < 230; seed++) asked += restoredWorld(seed, 500).world.reunited.asked;
+  expect(asked).toBeGreaterThan(10);
+}, 60_000);
+
+test("claims of shards of one moment have nothing to put right", () => {
+  const world = new World(9, { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0, keyed: 500 }, [5, 5]);
+  for (let i = 0; i < 2000; i++) world.once();
+  world.restore([world.sides[0].committed, world.sides[1].committed]);
+  expect(world.reunited).toEqual({ given: 0, lost: 0, asked: 0, refused: 0 });
+  world.heal();
+  world.check();
 }, 60_000);

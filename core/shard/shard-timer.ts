@@ -14,6 +14,7 @@ export interface ShardTimer {
     | "deadline"
     | "budget"
     | "schedule"
+    | "key"
     | "orphan"
     | "replay"
     | "unwind"

@@ -10,6 +10,7 @@ import { generationOf, isLive, isReplayOp, type Operation, timeoutFailure } from
 import { EventKind } from "#proto";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
+import { onKeyDue } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onResendDue } from "./outbox.ts";
 import { closeRun, expireOverdue } from "./outcome.ts";
@@ -69,6 +70,7 @@ export function arm(ctx: ShardContext): void {
 function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
   if (t.what === "budget") return;
   if (t.what === "schedule") return onScheduleDue(ctx, live);
+  if (t.what === "key") return onKeyDue(ctx, live);
   if (t.what === "unwind") return ctx.touch(live);
   if (t.what === "stream") return onStreamDue(ctx, live);
   if (t.what === "deadline") return onDeadline(ctx, live);

@@ -9,7 +9,7 @@ import { file_hopskip_v1_common } from "./common_pb.js";
  * Describes the file hopskip/v1/message.proto.
  */
 export const file_hopskip_v1_message = /*@__PURE__*/
-  fileDesc("Chhob3Bza2lwL3YxL21lc3NhZ2UucHJvdG8SCmhvcHNraXAudjEiswIKB01lc3NhZ2USDgoGbnVtYmVyGAEgASgEEgwKBGtpbmQYAiABKA0SCgoCb3AYAyABKA0SEgoKZ2VuZXJhdGlvbhgEIAEoDRIMCgRuYW1lGAUgASgJEiQKB3BheWxvYWQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCb2YYByABKA0SDgoGc3RhdHVzGAggASgNEiQKB2ZhaWx1cmUYCSABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSJQoFc3RhcnQYECABKAsyFi5ob3Bza2lwLnYxLlN0YXJ0T3JkZXISDQoFY2hpbGQYESABKA0SDgoGcmVhc29uGBIgASgJEg4KBnRpY2tldBgTIAEoBBIQCghhdHRhY2hlZBgUIAEoCBIMCgRwYXRoGB4gAygJIm8KCEVudmVsb3BlEgwKBGZyb20YASABKAkSCgoCdG8YAiABKAkSDwoHc2V0dGxlZBgDIAEoBBISCgpvZmZlcmVkX21zGAQgASgEEiQKB21lc3NhZ2UYBSADKAsyEy5ob3Bza2lwLnYxLk1lc3NhZ2UigwEKDUVudmVsb3BlUmVwbHkSDQoFdGFrZW4YASABKAQSKwoHcmVmdXNhbBgCIAMoCzIaLmhvcHNraXAudjEuTWVzc2FnZVJlZnVzYWwSDwoHc2V0dGxlZBgDIAEoBBINCgVzdGFsZRgEIAEoCBIWCg5yZXRyeV9hZnRlcl9tcxgFIAEoBCIwCg5NZXNzYWdlUmVmdXNhbBIOCgZudW1iZXIYASABKAQSDgoGcmVhc29uGAIgASgJIlIKCk91dGJveFBhaXISEAoIcmVjZWl2ZXIYASABKAkSDAoEbmV4dBgCIAEoBBIkCgdtZXNzYWdlGAMgAygLMhMuaG9wc2tpcC52MS5NZXNzYWdlIlkKC0luYm94U2VuZGVyEg4KBnNlbmRlchgBIAEoCRINCgV0YWtlbhgCIAEoBBIrCgdyZWZ1c2FsGAMgAygLMhouaG9wc2tpcC52MS5NZXNzYWdlUmVmdXNhbCI8CgdBd2FpdGVyEhEKCXBhcnRpdGlvbhgBIAEoCRISCgpnZW5lcmF0aW9uGAIgASgNEgoKAm9wGAMgASgNInsKCk93ZWRSZXN1bHQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIOCgZzdGF0dXMYAiABKA0SIwoGcmVzdWx0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYBCABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUimwEKCkluYm94VGFrZW4SEQoJcGFydGl0aW9uGAEgASgJEg4KBnNlbmRlchgCIAEoCRIOCgZudW1iZXIYAyABKAQSDwoHc2V0dGxlZBgEIAEoBBIPCgdyZWZ1c2FsGAUgASgJEgwKBGtpbmQYBiABKA0SCgoCb3AYByABKA0SEgoKZ2VuZXJhdGlvbhgIIAEoDRIKCgJvZhgJIAEoDSJFCg1PdXRib3hTZXR0bGVkEhEKCXBhcnRpdGlvbhgBIAEoCRIQCghyZWNlaXZlchgCIAEoCRIPCgd0aHJvdWdoGAMgASgEIlMKDkluYm94Rm9yZ290dGVuEhEKCXBhcnRpdGlvbhgBIAEoCRIOCgZzZW5kZXIYAiABKAkSDQoFdGFrZW4YAyABKAQSDwoHdGltZV9tcxgEIAEoBCrUAgoLTWVzc2FnZUtpbmQSHAoYTUVTU0FHRV9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTTUVTU0FHRV9LSU5EX1NJR05BTBABEhUKEU1FU1NBR0VfS0lORF9XQUlUEAISHwobTUVTU0FHRV9LSU5EX1dBSVRfQ0FOQ0VMTEVEEAMSFwoTTUVTU0FHRV9LSU5EX1JFU1VMVBAEEhUKEU1FU1NBR0VfS0lORF9DQUxMEAUSHgoaTUVTU0FHRV9LSU5EX0NBTExfQU5TV0VSRUQQBhIfChtNRVNTQUdFX0tJTkRfQ0FMTF9DQU5DRUxMRUQQBxIWChJNRVNTQUdFX0tJTkRfU1RBUlQQCRIYChRNRVNTQUdFX0tJTkRfU1RBUlRFRBAKEhcKE01FU1NBR0VfS0lORF9DQU5DRUwQCxIaChZNRVNTQUdFX0tJTkRfVEVSTUlOQVRFEAxiBnByb3RvMw", [file_hopskip_v1_common]);
+  fileDesc("Chhob3Bza2lwL3YxL21lc3NhZ2UucHJvdG8SCmhvcHNraXAudjEi/QIKB01lc3NhZ2USDgoGbnVtYmVyGAEgASgEEgwKBGtpbmQYAiABKA0SCgoCb3AYAyABKA0SEgoKZ2VuZXJhdGlvbhgEIAEoDRIMCgRuYW1lGAUgASgJEiQKB3BheWxvYWQYBiABKAsyEy5ob3Bza2lwLnYxLlBheWxvYWQSCgoCb2YYByABKA0SDgoGc3RhdHVzGAggASgNEiQKB2ZhaWx1cmUYCSABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSJQoFc3RhcnQYECABKAsyFi5ob3Bza2lwLnYxLlN0YXJ0T3JkZXISDQoFY2hpbGQYESABKA0SDgoGcmVhc29uGBIgASgJEg4KBnRpY2tldBgTIAEoBBIQCghhdHRhY2hlZBgUIAEoCBIMCgRwYXRoGB4gAygJEiMKBWNsYWltGCMgASgLMhQuaG9wc2tpcC52MS5LZXlPcmRlchIjCgJieRgkIAEoCzIXLmhvcHNraXAudjEuS2V5Q2xhaW1hbnQiPQoIS2V5T3JkZXISEAoIYWN0aXZpdHkYASABKAkSCwoDa2V5GAIgASgJEhIKCmlucHV0X2hhc2gYAyABKAwibwoIRW52ZWxvcGUSDAoEZnJvbRgBIAEoCRIKCgJ0bxgCIAEoCRIPCgdzZXR0bGVkGAMgASgEEhIKCm9mZmVyZWRfbXMYBCABKAQSJAoHbWVzc2FnZRgFIAMoCzITLmhvcHNraXAudjEuTWVzc2FnZSKDAQoNRW52ZWxvcGVSZXBseRINCgV0YWtlbhgBIAEoBBIrCgdyZWZ1c2FsGAIgAygLMhouaG9wc2tpcC52MS5NZXNzYWdlUmVmdXNhbBIPCgdzZXR0bGVkGAMgASgEEg0KBXN0YWxlGAQgASgIEhYKDnJldHJ5X2FmdGVyX21zGAUgASgEIjAKDk1lc3NhZ2VSZWZ1c2FsEg4KBm51bWJlchgBIAEoBBIOCgZyZWFzb24YAiABKAkiUgoKT3V0Ym94UGFpchIQCghyZWNlaXZlchgBIAEoCRIMCgRuZXh0GAIgASgEEiQKB21lc3NhZ2UYAyADKAsyEy5ob3Bza2lwLnYxLk1lc3NhZ2UiWQoLSW5ib3hTZW5kZXISDgoGc2VuZGVyGAEgASgJEg0KBXRha2VuGAIgASgEEisKB3JlZnVzYWwYAyADKAsyGi5ob3Bza2lwLnYxLk1lc3NhZ2VSZWZ1c2FsIjwKB0F3YWl0ZXISEQoJcGFydGl0aW9uGAEgASgJEhIKCmdlbmVyYXRpb24YAiABKA0SCgoCb3AYAyABKA0ioAEKCk93ZWRSZXN1bHQSEgoKZ2VuZXJhdGlvbhgBIAEoDRIOCgZzdGF0dXMYAiABKA0SIwoGcmVzdWx0GAMgASgLMhMuaG9wc2tpcC52MS5QYXlsb2FkEiQKB2ZhaWx1cmUYBCABKAsyEy5ob3Bza2lwLnYxLkZhaWx1cmUSIwoCYnkYCSABKAsyFy5ob3Bza2lwLnYxLktleUNsYWltYW50IpsBCgpJbmJveFRha2VuEhEKCXBhcnRpdGlvbhgBIAEoCRIOCgZzZW5kZXIYAiABKAkSDgoGbnVtYmVyGAMgASgEEg8KB3NldHRsZWQYBCABKAQSDwoHcmVmdXNhbBgFIAEoCRIMCgRraW5kGAYgASgNEgoKAm9wGAcgASgNEhIKCmdlbmVyYXRpb24YCCABKA0SCgoCb2YYCSABKA0iRQoNT3V0Ym94U2V0dGxlZBIRCglwYXJ0aXRpb24YASABKAkSEAoIcmVjZWl2ZXIYAiABKAkSDwoHdGhyb3VnaBgDIAEoBCJTCg5JbmJveEZvcmdvdHRlbhIRCglwYXJ0aXRpb24YASABKAkSDgoGc2VuZGVyGAIgASgJEg0KBXRha2VuGAMgASgEEg8KB3RpbWVfbXMYBCABKAQqwAMKC01lc3NhZ2VLaW5kEhwKGE1FU1NBR0VfS0lORF9VTlNQRUNJRklFRBAAEhcKE01FU1NBR0VfS0lORF9TSUdOQUwQARIVChFNRVNTQUdFX0tJTkRfV0FJVBACEh8KG01FU1NBR0VfS0lORF9XQUlUX0NBTkNFTExFRBADEhcKE01FU1NBR0VfS0lORF9SRVNVTFQQBBIVChFNRVNTQUdFX0tJTkRfQ0FMTBAFEh4KGk1FU1NBR0VfS0lORF9DQUxMX0FOU1dFUkVEEAYSHwobTUVTU0FHRV9LSU5EX0NBTExfQ0FOQ0VMTEVEEAcSFgoSTUVTU0FHRV9LSU5EX1NUQVJUEAkSGAoUTUVTU0FHRV9LSU5EX1NUQVJURUQQChIXChNNRVNTQUdFX0tJTkRfQ0FOQ0VMEAsSGgoWTUVTU0FHRV9LSU5EX1RFUk1JTkFURRAMEhYKEk1FU1NBR0VfS0lORF9DTEFJTRAXEhgKFE1FU1NBR0VfS0lORF9HUkFOVEVEEBgSGQoVTUVTU0FHRV9LSU5EX0tFWV9ET05FEBkSHQoZTUVTU0FHRV9LSU5EX0tFWV9SRUxFQVNFRBAaYgZwcm90bzM", [file_hopskip_v1_common]);
 
 /**
  * Describes the message hopskip.v1.Message.
@@ -19,74 +19,81 @@ export const MessageSchema = /*@__PURE__*/
   messageDesc(file_hopskip_v1_message, 0);
 
 /**
+ * Describes the message hopskip.v1.KeyOrder.
+ * Use `create(KeyOrderSchema)` to create a new message.
+ */
+export const KeyOrderSchema = /*@__PURE__*/
+  messageDesc(file_hopskip_v1_message, 1);
+
+/**
  * Describes the message hopskip.v1.Envelope.
  * Use `create(EnvelopeSchema)` to create a new message.
  */
 export const EnvelopeSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 1);
+  messageDesc(file_hopskip_v1_message, 2);
 
 /**
  * Describes the message hopskip.v1.EnvelopeReply.
  * Use `create(EnvelopeReplySchema)` to create a new message.
  */
 export const EnvelopeReplySchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 2);
+  messageDesc(file_hopskip_v1_message, 3);
 
 /**
  * Describes the message hopskip.v1.MessageRefusal.
  * Use `create(MessageRefusalSchema)` to create a new message.
  */
 export const MessageRefusalSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 3);
+  messageDesc(file_hopskip_v1_message, 4);
 
 /**
  * Describes the message hopskip.v1.OutboxPair.
  * Use `create(OutboxPairSchema)` to create a new message.
  */
 export const OutboxPairSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 4);
+  messageDesc(file_hopskip_v1_message, 5);
 
 /**
  * Describes the message hopskip.v1.InboxSender.
  * Use `create(InboxSenderSchema)` to create a new message.
  */
 export const InboxSenderSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 5);
+  messageDesc(file_hopskip_v1_message, 6);
 
 /**
  * Describes the message hopskip.v1.Awaiter.
  * Use `create(AwaiterSchema)` to create a new message.
  */
 export const AwaiterSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 6);
+  messageDesc(file_hopskip_v1_message, 7);
 
 /**
  * Describes the message hopskip.v1.OwedResult.
  * Use `create(OwedResultSchema)` to create a new message.
  */
 export const OwedResultSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 7);
+  messageDesc(file_hopskip_v1_message, 8);
 
 /**
  * Describes the message hopskip.v1.InboxTaken.
  * Use `create(InboxTakenSchema)` to create a new message.
  */
 export const InboxTakenSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 8);
+  messageDesc(file_hopskip_v1_message, 9);
 
 /**
  * Describes the message hopskip.v1.OutboxSettled.
  * Use `create(OutboxSettledSchema)` to create a new message.
  */
 export const OutboxSettledSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 9);
+  messageDesc(file_hopskip_v1_message, 10);
 
 /**
  * Describes the message hopskip.v1.InboxForgotten.
  * Use `create(InboxForgottenSchema)` to create a new message.
  */
 export const InboxForgottenSchema = /*@__PURE__*/
-  messageDesc(file_hopskip_v1_message, 10);
+  messageDesc(file_hopskip_v1_message, 11);
 
 /**
  * Describes the enum hopskip.v1.MessageKind.
