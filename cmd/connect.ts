@@ -216,7 +216,8 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),
-    history: ({ run = "", fromSeq = 0, follow = false, schedule = false }) => client.history(run, { fromSeq, follow, schedule }),
+    history: ({ run = "", fromSeq = 0, follow = false, schedule = false, key = false }) =>
+      client.history(run, { fromSeq, follow, schedule, key }),
     stream: ({ run = "", fromOffset = 0, generation = 0 }) => client.stream(run, { fromOffset, generation }),
     deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [], held = false }) =>
       client.deploy({ namespace, code, types, held }),

@@ -4,7 +4,7 @@
  * What is printed was checked before: an event appears only once its bytes are in place in the
  * chain that the first event begins. The exit code is 0 only if everything holds.
  */
-import { type RunId, runPartition, schedulePartition } from "#core/base";
+import { keyPartition, type RunId, runPartition, schedulePartition } from "#core/base";
 import { historyChecks, inclusionProof, isVerified, proofFileText, savedRootText } from "#core/merkle";
 import { readRootFile, writeWhole } from "../audit/files.ts";
 import { hasher } from "../audit/hasher.ts";
@@ -27,6 +27,7 @@ export interface AuditOptions extends GlobalOptions, ColdOptions {
   readonly root?: string;
   readonly data?: string;
   readonly schedule?: boolean;
+  readonly key?: boolean;
 }
 
 export async function audit(context: Context, options: AuditOptions, run: string | undefined): Promise<ExitCode> {
@@ -41,25 +42,27 @@ export async function audit(context: Context, options: AuditOptions, run: string
       next: "name one, as in `hop audit default:wf_…`, or check a data folder with --data",
     });
   }
-  if (options.schedule === true && (options.data !== undefined || options.objectStore !== undefined))
-    throw new UsageError("Cannot use --schedule with --data or --object-store: a schedule's history is asked of a server");
+  const other = options.schedule === true ? "--schedule" : options.key === true ? "--key" : undefined;
+  if (other !== undefined && (options.data !== undefined || options.objectStore !== undefined))
+    throw new UsageError(`Cannot use ${other} with --data or --object-store: its history is asked of a server`);
+  if (options.schedule === true && options.key === true) throw new UsageError("Cannot audit --schedule and --key at once: want one of them");
   if (options.data !== undefined) return auditFolder(context, options, options.data, run);
   if (options.objectStore !== undefined) {
     await using place = await ColdPlace.open(options, context.env);
     return await auditRun(context, options, coldSource(place, runId(run as string, options, context.env)));
   }
   return withRemote(context, options, (remote) =>
-    auditRun(context, options, remoteSource(remote, runId(run as string, options, context.env), options.schedule === true)),
+    auditRun(context, options, remoteSource(remote, runId(run as string, options, context.env), options)),
   );
 }
 
 /** A run's history as the server hands it out. */
-function remoteSource(remote: Remote, run: RunId, schedule: boolean): HistorySource {
+function remoteSource(remote: Remote, run: RunId, { schedule = false, key = false }: AuditOptions): HistorySource {
   let head: { size: number; peaks: Uint8Array } | undefined;
   return {
-    partition: schedule ? schedulePartition(run) : runPartition(run),
+    partition: schedule ? schedulePartition(run) : key ? keyPartition(run) : runPartition(run),
     async *events() {
-      for await (const chunk of remote.history({ run, schedule })) {
+      for await (const chunk of remote.history({ run, schedule, key })) {
         if (chunk.size > 0) head = { size: chunk.size, peaks: chunk.peaks };
         yield chunk.event;
       }
@@ -67,6 +70,7 @@ function remoteSource(remote: Remote, run: RunId, schedule: boolean): HistorySou
     blob: (sha256) => remote.blob(sha256),
     claimed: async () => {
       if (head === undefined) throw new AuditError(`The server ended the history of ${run} without saying what it comes to`);
+      if (key) return head;
       const state = schedule ? await remote.schedules.describe(run, { deleted: true }) : await remote.describe(run);
       // A run that has gone on since then has another last event.
       return state.size === head.size ? { ...head, lastHash: state.lastHash } : head;

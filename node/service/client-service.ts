@@ -4,7 +4,7 @@
  */
 import type { Server } from "@grpc/grpc-js";
 import type { Partition, Reply, RunAddress, RunId } from "#core/base";
-import { asSeq, errorText, HopError, isSchedule, limits, runOf, runPartition, schedulePartition } from "#core/base";
+import { asSeq, errorText, HopError, isKey, isSchedule, keyPartition, limits, runOf, runPartition, schedulePartition } from "#core/base";
 import type { Deploy, DeployedType, Route } from "#core/placement";
 import type {
   BlobChunkInit,
@@ -210,7 +210,7 @@ export class ClientService {
 
   private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
     const { run } = checkAddress("read a history", request.run);
-    const wanted = request.schedule ? schedulePartition(run) : runPartition(run);
+    const wanted = request.schedule ? schedulePartition(run) : request.key ? keyPartition(run) : runPartition(run);
     let seq = request.fromSeq;
     for (;;) {
       const { partition, state } = await this.find(wanted, "read the history of", call);
@@ -271,6 +271,7 @@ export class ClientService {
 
 function lacking(partition: Partition, verb: string): HopError {
   const name = runOf(partition);
+  if (isKey(partition)) return new HopError("RUN_NOT_FOUND", `Cannot ${verb} idempotency key ${name}: no activity ever claimed it`);
   return isSchedule(partition)
     ? new HopError("SCHEDULE_NOT_FOUND", `Cannot ${verb} schedule ${name}: there is no such schedule`)
     : new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${name}: there is no such run`);

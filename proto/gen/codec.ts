@@ -9035,12 +9035,14 @@ export interface HistoryRequest {
   fromSeq: number;
   follow: boolean;
   schedule: boolean;
+  key: boolean;
 }
 export interface HistoryRequestInit {
   run?: string | undefined;
   fromSeq?: number | undefined;
   follow?: boolean | undefined;
   schedule?: boolean | undefined;
+  key?: boolean | undefined;
 }
 
 export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
@@ -9048,6 +9050,7 @@ export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
   if (m.fromSeq !== undefined && m.fromSeq !== 0) { w.varint(16); w.varint(m.fromSeq); }
   if (m.follow === true) { w.varint(24); w.varint(1); }
   if (m.schedule === true) { w.varint(720); w.varint(1); }
+  if (m.key === true) { w.varint(760); w.varint(1); }
 }
 
 export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
@@ -9055,6 +9058,7 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
   let fromSeq_: number = 0;
   let follow_: boolean = false;
   let schedule_: boolean = false;
+  let key_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -9063,11 +9067,12 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
       case 16: fromSeq_ = r.varint(); break;
       case 24: follow_ = r.varint() !== 0; break;
       case 720: schedule_ = r.varint() !== 0; break;
+      case 760: key_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_ };
+  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_, key: key_ };
 }
 
 export interface HistoryChunk {

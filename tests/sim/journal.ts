@@ -10,6 +10,7 @@ import { keyOf } from "../../node/cluster/shard-map.ts";
 import { bunHasher, digest, nobleHasher } from "../hashers.ts";
 import { checkAppended, checkEvent, checkLease, fitsLease } from "./check/appended.ts";
 import { Children } from "./check/children.ts";
+import { Keys } from "./check/keys.ts";
 import { Messages } from "./check/messages.ts";
 import { PlacementWatch } from "./check/placement.ts";
 import { Schedules } from "./check/schedules.ts";
@@ -74,6 +75,7 @@ export class Journal {
   readonly messages = new Messages();
   readonly schedules = new Schedules();
   readonly children = new Children();
+  readonly keys = new Keys();
   readonly placement = new PlacementWatch();
   /** Highest physical time that any machine can have. */
   clockBoundMs: () => number = () => Number.POSITIVE_INFINITY;
@@ -195,6 +197,7 @@ export class Journal {
     this.messages.event(partition, e);
     this.schedules.event(partition, e);
     this.children.event(partition, e);
+    this.keys.event(partition, e);
     partition.events.push(e);
     partition.model.fold(e);
     this.eventCount++;

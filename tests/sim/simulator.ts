@@ -7,7 +7,7 @@ import type { StartRequest } from "#core/run";
 import { EventKind as Kind } from "#proto";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { bundles, codeOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
+import { bundles, codeOf, keyedOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
 import { beginSchedules } from "./schedules.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
@@ -181,7 +181,12 @@ function startSomething(sim: Simulation): void {
   );
 }
 
-function typeFor({ undoes, streams, spawns }: Workload, program: number): string {
+function typeFor(workload: Workload, program: number): string {
+  const type = plainTypeFor(workload, program);
+  return workload.keys && program % 5 > 0 ? keyedOf(type) : type;
+}
+
+function plainTypeFor({ undoes, streams, spawns }: Workload, program: number): string {
   if (undoes && program % 3 > 0) return sagaOf(program);
   return streams && program % 4 > 0 ? streamOf(program) : typeOf(program, spawns);
 }

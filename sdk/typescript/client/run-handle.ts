@@ -15,6 +15,8 @@ export interface HistoryOptions {
   readonly follow?: boolean;
   /** Of the schedule with that address. */
   readonly schedule?: boolean;
+  /** Of the activity's idempotency key with that address, `namespace:activity:key`. */
+  readonly key?: boolean;
 }
 
 /** Something that a run's code yielded. */

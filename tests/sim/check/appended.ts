@@ -1,7 +1,7 @@
 /**
  * What must hold of every event when it is committed, given everything before it in its partition.
  */
-import { bytesEqual, isSchedule, limits, toHex } from "#core/base";
+import { bytesEqual, isKey, isSchedule, limits, toHex } from "#core/base";
 import type { RunEvent } from "#core/run";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
@@ -27,6 +27,8 @@ export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Prev
   hlcStrictlyIncreases(at.model, e);
   // What else holds of schedules is in schedules.ts.
   if (isSchedule(e.partition)) return operationsOnce(at.model, e);
+  // And of keys, in keys.ts.
+  if (isKey(e.partition)) return;
   exactlyOneTerminalEvent(at.model, e);
   enqueueIdempotent(at.model, e);
   signalsOncePerId(at.model, e);
@@ -235,7 +237,7 @@ export function staleTokenNeverCommits(model: RunModel, e: JournalEvent): void {
     () => `${e.partition} operation ${o.op} takes attempt ${event.body.attempt}, want ${o.attempt}`,
   );
   const mark = "result" in event.body ? event.body.result?.data : event.body.failure?.details?.data;
-  if (mark === undefined || e.issuer === "core") return;
+  if (mark === undefined || e.issuer === "core" || e.issuer === "key") return;
   const got = JSON.parse(new TextDecoder().decode(mark)) as ResultMark;
   const isNewest = got.attempt === o.attempt && got.delivery === o.delivery;
   claim(

@@ -1432,6 +1432,13 @@ export declare type HistoryRequest = Message<"hopskip.v1.HistoryRequest"> & {
    * @generated from field: bool schedule = 90;
    */
   schedule: boolean;
+
+  /**
+   * `run` is the address of an activity's idempotency key, whose history is wanted.
+   *
+   * @generated from field: bool key = 95;
+   */
+  key: boolean;
 };
 
 /**
