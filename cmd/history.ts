@@ -57,9 +57,9 @@ import { compensationKinds } from "./compensation-events.ts";
 import { formatDuration } from "./duration.ts";
 import { type Kind, kind, words } from "./event-kind.ts";
 import { failureText, payloadText, runText, shortHash, timeText } from "./event-text.ts";
+import { claimantText, keyKinds } from "./key-events.ts";
 import { methodKinds } from "./method-events.ts";
 import { placementKinds } from "./placement-events.ts";
-import { claimantText, keyKinds } from "./key-events.ts";
 import { scheduleKinds } from "./schedule/events.ts";
 import { statusWord } from "./status.ts";
 

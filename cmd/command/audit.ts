@@ -45,7 +45,8 @@ export async function audit(context: Context, options: AuditOptions, run: string
   const other = options.schedule === true ? "--schedule" : options.key === true ? "--key" : undefined;
   if (other !== undefined && (options.data !== undefined || options.objectStore !== undefined))
     throw new UsageError(`Cannot use ${other} with --data or --object-store: its history is asked of a server`);
-  if (options.schedule === true && options.key === true) throw new UsageError("Cannot audit --schedule and --key at once: want one of them");
+  if (options.schedule === true && options.key === true)
+    throw new UsageError("Cannot audit --schedule and --key at once: want one of them");
   if (options.data !== undefined) return auditFolder(context, options, options.data, run);
   if (options.objectStore !== undefined) {
     await using place = await ColdPlace.open(options, context.env);

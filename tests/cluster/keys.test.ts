@@ -57,7 +57,11 @@ test("runs that call an activity with one key have one charge between them, over
   const ids = Array.from({ length: 12 }, (_, n) => `o-${n}`);
   const one = await Promise.all(ids.map((id) => given.start("checkout", order(id), { instance: `one-${id}` })));
   const two = await Promise.all(ids.map((id) => given.start("checkout", order(id), { instance: `two-${id}` })));
-  const all = await given.start("collect", ids.map((id) => order(id)), { instance: "nightly" });
+  const all = await given.start(
+    "collect",
+    ids.map((id) => order(id)),
+    { instance: "nightly" },
+  );
   // Some are executing, some wait for those.
   await until(async () => charged().length >= 2);
   await leader.kill();

@@ -247,7 +247,9 @@ export class HopClient {
   async *history(run: string, options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
     const { follow = false, schedule = false, key = false } = options;
     let fromSeq = options.fromSeq ?? 0;
-    for await (const chunk of this.resuming(() => stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule, key }))) {
+    for await (const chunk of this.resuming(() =>
+      stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule, key }),
+    )) {
       fromSeq += chunk.event.length;
       yield chunk;
     }

@@ -3,7 +3,7 @@
  * one operation executes its activity at a time, what it came to is kept for its time, and everybody
  * who claimed it meanwhile is told that and nothing else.
  */
-import { EventKind as Kind, KeyOutcome } from "#proto";
+import { KeyOutcome, EventKind as Kind } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
 import type { JournalEvent } from "../model.ts";
 import { claim } from "../violation.ts";
