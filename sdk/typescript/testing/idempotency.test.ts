@@ -4,7 +4,7 @@ import { buildOnce } from "../../../worker/host/v8/v8-fixture.ts";
 import { type MockContext, TestEnvironment } from "./index.ts";
 
 buildOnce();
-const workflows = new URL("./workflows-fixture.ts", import.meta.url);
+const workflows = new URL("./keys-fixture.ts", import.meta.url);
 
 async function environment() {
   let charges = 0;
@@ -12,7 +12,7 @@ async function environment() {
     await sleep(1000);
     return { id: `${idempotencyKey}/${++charges}` };
   };
-  return TestEnvironment.create<typeof import("./workflows-fixture.ts")>({ workflows, activities: { charge } });
+  return TestEnvironment.create<typeof import("./keys-fixture.ts")>({ workflows, activities: { charge } });
 }
 
 test("runs that call an activity with one key get one execution's result, those that wait for it too", async () => {

@@ -97,9 +97,3 @@ export const streams = durable(async (count: number) => {
   }
   return "taken";
 });
-
-/** Charges once for each order, whoever asks. */
-export const chargeOnce = durable(async ({ order, cents }: { order: string; cents: number }) => {
-  const { id } = await charge({ cents }, { idempotencyKey: order });
-  return id;
-});
