@@ -254,10 +254,11 @@ function tell(run: Run, { result, holder }: KeyState, { partition, op, generatio
 function applySettledKey(run: Run, body: KeySettled, timeMs: number): void {
   markAsker(run, body);
   if (run.key === undefined) return;
-  const { waiting } = run.key;
+  const { holder, waiting } = run.key;
   const key: KeyState = { ...run.key, holder: claimantOf(body), waiting: [], result: kept(body.result), forgetAtMs: timeMs + body.keepMs };
   run.key = key;
-  for (const one of waiting) if (!isOf(one, body)) tell(run, key, one);
+  // After a restore, it may be another one than its holder that was executed.
+  for (const one of holder === undefined ? waiting : [holder, ...waiting]) if (!isOf(one, body)) tell(run, key, one);
 }
 
 function applyReleased(run: Run, body: KeyReleased, timeMs: number): void {
