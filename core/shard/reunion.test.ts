@@ -132,3 +132,35 @@ test("claims of shards of one moment have nothing to put right", () => {
   world.heal();
   world.check();
 }, 60_000);
+
+/** Keys whose activities were executed, each as often as it was. */
+function executedKeys(records: readonly Uint8Array[]): string[] {
+  const keys = new Map<string, string>();
+  const generations = new Map<string, number>();
+  return records
+    .flatMap((body) => fromBytes(decodeRecord, body).event)
+    .flatMap((bytes) => {
+      const { partition, kind, payload } = fromBytes(decodeEvent, bytes);
+      const event = decodeBody(kind, payload);
+      const of = (op: number) => `${partition} ${generations.get(partition)} ${op}`;
+      if (event?.kind === EventKind.runStarted) generations.set(partition, event.body.generation);
+      if (event?.kind === EventKind.activityScheduled) keys.set(of(event.body.op), event.body.claim?.to ?? "");
+      return event?.kind === EventKind.activityCompleted && event.body.told > 0 ? [keys.get(of(event.body.op)) ?? ""] : [];
+    });
+}
+
+test("what an operation came to is known to its key again, where that one was restored to a moment before", () => {
+  const total = { known: 0, again: 0 };
+  for (let seed = 300; seed < 330; seed++) {
+    const world = new World(seed, { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0, keyed: 500 }, [5, 1]);
+    for (let i = 0; i < 1500; i++) world.once();
+    const [runs, keys] = world.sides;
+    const known = new Set(executedKeys(runs.log.records.slice(0, runs.committed)));
+    world.restore([runs.committed, keys.committed - world.prng.below(Math.min(keys.committed, 200))]);
+    world.heal();
+    const executed = executedKeys(world.sides.flatMap(({ log }) => log.records));
+    total.known += known.size;
+    total.again += executed.filter((key) => known.has(key)).length - known.size;
+  }
+  expect([total.known > 50, total.again]).toEqual([true, 0]);
+}, 60_000);
