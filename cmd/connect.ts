@@ -218,8 +218,8 @@ export function remoteOf(client: HopClient, waitedFor: () => string | undefined 
     resume: async ({ run = "", bundle = new Uint8Array(0), newest = false }) => ({ bundle: await client.resume(run, { bundle, newest }) }),
     list: (request) => client.list(request),
     describe: (run) => client.describe(run),
-    history: ({ run = "", fromSeq = 0, follow = false, schedule = false, channel = false }) =>
-      client.history(run, { fromSeq, follow, schedule, channel }),
+    history: ({ run = "", fromSeq = 0, follow = false, schedule = false, channel = false, key = false }) =>
+      client.history(run, { fromSeq, follow, schedule, channel, key }),
     stream: ({ run = "", fromOffset = 0, generation = 0, channel = false, untilNow = false }) =>
       client.stream(run, { fromOffset, generation, channel, untilNow }),
     deploy: ({ namespace = client.namespace, code = new Uint8Array(0), types = [], held = false }) =>

@@ -58,6 +58,7 @@ import { compensationKinds } from "./compensation-events.ts";
 import { formatDuration } from "./duration.ts";
 import { type Kind, kind, words } from "./event-kind.ts";
 import { failureText, payloadText, runText, shortHash, timeText } from "./event-text.ts";
+import { claimantText, keyKinds } from "./key-events.ts";
 import { methodKinds } from "./method-events.ts";
 import { placementKinds } from "./placement-events.ts";
 import { scheduleKinds } from "./schedule/events.ts";
@@ -122,10 +123,16 @@ const kinds: Record<number, Kind> = {
   [EventKind.cancelRequested]: kind("CancelRequested", decodeCancelRequested, (m) => m.reason),
   [EventKind.historyExpired]: kind("HistoryExpired", decodeHistoryExpired, (m) => expiredText(m)),
   [EventKind.activityScheduled]: kind("ActivityScheduled", decodeActivityScheduled, (m) =>
-    words(`#${m.op}`, m.name, payloadText(m.input), optionsText(m.options)),
+    words(`#${m.op}`, m.name, payloadText(m.input), optionsText(m.options), m.claim !== undefined && `claims ${m.claim.to}`),
   ),
   [EventKind.activityCompleted]: kind("ActivityCompleted", decodeActivityCompleted, (m) =>
-    words(`#${m.op}`, payloadText(m.result), attemptText(m.attempt), m.worker !== "" && `by ${m.worker}`),
+    words(
+      `#${m.op}`,
+      payloadText(m.result),
+      m.by === undefined && attemptText(m.attempt),
+      m.worker !== "" && `by ${m.worker}`,
+      m.by !== undefined && `executed by ${claimantText(m.by)}`,
+    ),
   ),
   [EventKind.activityFailed]: kind("ActivityFailed", decodeActivityFailed, (m) =>
     words(`#${m.op}`, failureText(m.failure), attemptText(m.attempt), m.worker !== "" && `by ${m.worker}`),
@@ -171,6 +178,7 @@ const kinds: Record<number, Kind> = {
   ...placementKinds,
   ...scheduleKinds,
   ...channelKinds,
+  ...keyKinds,
 };
 
 /** What was taken away, and by whose word. */

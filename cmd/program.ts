@@ -278,6 +278,10 @@ function auditCommands(root: Command, grammar: Grammar): void {
     .option("--proof <file>", "write a proof that one event is part of the history")
     .option("--schedule", "[run] is the name of a schedule, whose history is meant; needs a server")
     .option("--channel", "[run] is the name of a channel, whose history is meant; needs a server")
+    .option(
+      "--key",
+      "[run] is the address of an activity's idempotency key (namespace:activity:key), whose history is meant; needs a server",
+    )
     .option("--seq <number>", "with --proof: the event's number (the last one when unset)")
     .option("--save-root <file>", "keep the history's root in a file, to check against later")
     .option("--root <file>", "check that the history still begins as it did under a kept root")

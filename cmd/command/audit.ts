@@ -4,7 +4,7 @@
  * What is printed was checked before: an event appears only once its bytes are in place in the
  * chain that the first event begins. The exit code is 0 only if everything holds.
  */
-import { channelPartition, type RunId, runPartition, schedulePartition } from "#core/base";
+import { channelPartition, keyPartition, type RunId, runPartition, schedulePartition } from "#core/base";
 import { historyChecks, inclusionProof, isVerified, proofFileText, savedRootText } from "#core/merkle";
 import type { DescribeReply } from "#proto";
 import { readRootFile, writeWhole } from "../audit/files.ts";
@@ -29,6 +29,7 @@ export interface AuditOptions extends GlobalOptions, ColdOptions {
   readonly data?: string;
   readonly schedule?: boolean;
   readonly channel?: boolean;
+  readonly key?: boolean;
 }
 
 export async function audit(context: Context, options: AuditOptions, run: string | undefined): Promise<ExitCode> {
@@ -43,10 +44,9 @@ export async function audit(context: Context, options: AuditOptions, run: string
       next: "name one, as in `hop audit default:wf_…`, or check a data folder with --data",
     });
   }
-  const kind = options.schedule === true ? "schedule" : options.channel === true ? "channel" : "run";
+  const kind = kindOf(options);
   if (kind !== "run" && (options.data !== undefined || options.objectStore !== undefined))
-    throw new UsageError(`Cannot use --${kind} with --data or --object-store: a ${kind}'s history is asked of a server`);
-  if (options.schedule === true && options.channel === true) throw new UsageError("Cannot use --schedule with --channel: want one of them");
+    throw new UsageError(`Cannot use --${kind} with --data or --object-store: its history is asked of a server`);
   if (options.data !== undefined) return auditFolder(context, options, options.data, run);
   if (options.objectStore !== undefined) {
     await using place = await ColdPlace.open(options, context.env);
@@ -57,15 +57,22 @@ export async function audit(context: Context, options: AuditOptions, run: string
   );
 }
 
-const partitions = { run: runPartition, schedule: schedulePartition, channel: channelPartition };
+const partitions = { run: runPartition, schedule: schedulePartition, channel: channelPartition, key: keyPartition };
+type Kind = keyof typeof partitions;
 
-/** The history of a run, a schedule or a channel as the server hands it out. */
-function remoteSource(remote: Remote, run: RunId, kind: keyof typeof partitions): HistorySource {
+function kindOf({ schedule = false, channel = false, key = false }: AuditOptions): Kind {
+  if (Number(schedule) + Number(channel) + Number(key) > 1)
+    throw new UsageError("Cannot audit more than one of --schedule, --channel and --key at once: want one of them");
+  return schedule ? "schedule" : channel ? "channel" : key ? "key" : "run";
+}
+
+/** The history of a run, a schedule, a channel or a key as the server hands it out. */
+function remoteSource(remote: Remote, run: RunId, kind: Kind): HistorySource {
   let head: { size: number; peaks: Uint8Array } | undefined;
   return {
     partition: partitions[kind](run),
     async *events() {
-      for await (const chunk of remote.history({ run, schedule: kind === "schedule", channel: kind === "channel" })) {
+      for await (const chunk of remote.history({ run, schedule: kind === "schedule", channel: kind === "channel", key: kind === "key" })) {
         if (chunk.size > 0) head = { size: chunk.size, peaks: chunk.peaks };
         yield chunk.event;
       }
@@ -73,6 +80,8 @@ function remoteSource(remote: Remote, run: RunId, kind: keyof typeof partitions)
     blob: (sha256) => remote.blob(sha256),
     claimed: async () => {
       if (head === undefined) throw new AuditError(`The server ended the history of ${run} without saying what it comes to`);
+      // Of a key nothing but its history is there to ask for.
+      if (kind === "key") return head;
       const state = await stateOf(remote, run, kind);
       // A run that has gone on since then has another last event.
       return state.size === head.size ? { ...head, lastHash: state.lastHash } : head;

@@ -47,9 +47,12 @@ export const isSchedule = (partition: string) => partition.startsWith("sched/");
 /** The partition of a channel, which is addressed as a run is: `namespace:name`. */
 export const channelPartition = (channel: RunId) => `chan/${channel}` as Partition;
 export const isChannel = (partition: string) => partition.startsWith("chan/");
-/** Core carries it on without a worker: it is a schedule's or a channel's, and no run's. */
-export const isCarriedByCore = (partition: string) => isSchedule(partition) || isChannel(partition);
-/** The address in the partition of a run, a schedule or a channel. */
+/** The partition of an activity's idempotency key, which is addressed as a run is: `namespace:activity:key`. */
+export const keyPartition = (key: RunId) => `key/${key}` as Partition;
+export const isKey = (partition: string) => partition.startsWith("key/");
+/** Core carries it on without a worker: it is a schedule's, a channel's or a key's, and no run's. */
+export const isCarriedByCore = (partition: string) => isSchedule(partition) || isChannel(partition) || isKey(partition);
+/** The address in the partition of a run, a schedule, a channel or a key. */
 export const runOf = (partition: Partition) => partition.slice(partition.indexOf("/") + 1) as RunId;
 export const namespaceOf = (run: RunId) => run.slice(0, run.indexOf(":"));
 export const instanceOf = (run: RunId) => run.slice(run.indexOf(":") + 1);

@@ -44,8 +44,13 @@ export const limits = {
   /** Answered calls that are recognised when they are sent again, and bytes of the answers kept for that. */
   answeredCallsKept: 256,
   answeredBytesKept: 1 * MiB,
-  /** Idempotency keys that a run's name remembers: those of its last generations. */
+  /** Idempotency keys of starts that a run's name remembers: those of its last generations. */
   usedKeysKept: 64,
+  /** How long the result of an activity with an idempotency key is kept, from its success on; operations that wait for one key. */
+  keyRetentionMs: 7 * 24 * 3600 * 1000,
+  keyWaitersMax: 1000,
+  /** An activity's idempotency key, in UTF-8: 255 characters. */
+  activityKeyBytesMax: 1020,
   /** Before what could not be read is asked for again, in milliseconds. */
   rereadMs: 1000,
   /** Starts that wait for one name, and bytes of their inputs and signals. */

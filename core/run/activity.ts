@@ -1,10 +1,19 @@
 /** Activities: scheduled, tried again by policy, completed, failed for good, withdrawn. */
 import { limits, type Rejection } from "#core/base";
 import { defaultRetry, mayRetry, retryDelayMs } from "#core/policy";
-import { type ActivityOptions, type ActivityRetried, type ActivityScheduled, EventKind, type Failure, type Payload } from "#proto";
+import {
+  type ActivityOptions,
+  type ActivityRetried,
+  type ActivityScheduled,
+  EventKind,
+  type Failure,
+  type KeyClaim,
+  type Payload,
+} from "#proto";
 import { letterAfter, replayed } from "./dead-letter.ts";
 import type { RunEvent } from "./event.ts";
 import { failureOf } from "./failure.ts";
+import { applyClaim, toldNumber } from "./idempotency.ts";
 import { type EventPlace, generationOf, isTask, kept, type Operation, openOperation, type Run } from "./state.ts";
 
 export interface ScheduleRequest {
@@ -12,16 +21,21 @@ export interface ScheduleRequest {
   readonly name: string;
   readonly input: Payload | undefined;
   readonly options: ActivityOptions | undefined;
+  /** Its idempotency key's; undefined = it has none. */
+  readonly claim: KeyClaim | undefined;
 }
 
 export function decideSchedule(request: ScheduleRequest): RunEvent {
-  const { op, name, input, options } = request;
-  return { kind: EventKind.activityScheduled, body: { op, name, input, options } };
+  const { op, name, input, options, claim } = request;
+  return { kind: EventKind.activityScheduled, body: { op, name, input, options, claim } };
 }
 
 export function applyScheduled(run: Run, body: ActivityScheduled, at: EventPlace): void {
-  const { op, name, options } = body;
-  openOperation(run, at, { op, kind: EventKind.activityScheduled, name, input: kept(body.input), options, attempt: 1, delivery: 1 });
+  const { op, name, options, claim } = body;
+  const key = (claim?.to ?? "") as Operation["key"];
+  const kind = EventKind.activityScheduled;
+  const o = openOperation(run, at, { op, kind, name, input: kept(body.input), options, attempt: 1, delivery: 1, key });
+  if (claim !== undefined) applyClaim(run, o, claim);
 }
 
 /** One delivery of one attempt, as a worker names it. */
@@ -50,7 +64,10 @@ export function claimed(run: Run, claim: Claim): Operation | Rejection {
 
 export function decideCompleted(run: Run, o: Operation, result: Payload | undefined, worker: string): RunEvent {
   const body = { op: o.op, attempt: o.attempt, result, worker };
-  if (o.kind === EventKind.activityScheduled) return { kind: EventKind.activityCompleted, body };
+  if (o.kind === EventKind.activityScheduled) {
+    const key = { told: toldNumber(run, o), from: "", number: 0, by: undefined };
+    return { kind: EventKind.activityCompleted, body: { ...body, ...key } };
+  }
   return { kind: EventKind.compensationCompleted, body: { ...body, ...letterAfter(run, o.op, false) } };
 }
 
@@ -74,7 +91,7 @@ export function decideFailed(run: Run, o: Operation, attempt: FailedAttempt): Ru
     return { kind: EventKind.compensationRetried, body: { ...body, letter: replayed(run, o.op).letter } };
   }
   const body = { op: o.op, attempt: o.attempt, failure, worker };
-  if (o.kind === EventKind.activityScheduled) return { kind: EventKind.activityFailed, body };
+  if (o.kind === EventKind.activityScheduled) return { kind: EventKind.activityFailed, body: { ...body, refused: false } };
   return { kind: EventKind.compensationFailed, body: { ...body, ...letterAfter(run, o.op, true) } };
 }
 

@@ -16,6 +16,7 @@ import {
 import { applyLetterReplayed, settleLetter } from "./dead-letter.ts";
 import { type EventOf, isForGuest, type RunEvent } from "./event.ts";
 import { applyHistoryExpired } from "./expiry.ts";
+import { applyGranted, applyKey, applyOver, isOfKey, releaseKeys } from "./idempotency.ts";
 import { tellAwaiters } from "./inbox.ts";
 import { applyToMethod, closeCalls } from "./method.ts";
 import { applyPaused, applyUnpaused } from "./pause.ts";
@@ -34,6 +35,7 @@ import { applyTimerStarted } from "./timer.ts";
 export function applyEvent(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8Array): void {
   if (isOfSchedule(event)) return applySchedule(run, event, at);
   if (isOfChannel(event)) return applyChannel(run, event, at);
+  if (isOfKey(event)) return applyKey(run, event, at);
   applyToRun(run, event, at, inputHash);
   if (isLive(run) && hasGuest(run) && isForGuest(event.kind)) run.deliverableEnd = at.seq + 1;
 }
@@ -56,9 +58,14 @@ function applyToRun(run: Run, event: RunEvent, at: EventPlace, inputHash: Uint8A
     case Kind.activityRetried:
       applyRetried(run, event.body);
       break;
+    case Kind.activityGranted:
+      applyGranted(run, event.body);
+      break;
     case Kind.activityCompleted:
     case Kind.activityFailed:
     case Kind.activityCancelled:
+      applyOver(run, event);
+      break;
     case Kind.timerFired:
     case Kind.timerCancelled:
     case Kind.signalWaitCancelled:
@@ -185,6 +192,7 @@ function applyEnd(run: Run, event: RunEvent, at: EventPlace): void {
 
 /** The run's end is decided: its code goes on no more. */
 function leaveOff(run: Run, status: number, seq: number): void {
+  releaseKeys(run);
   cancelWaits(run);
   cancelCalls(run);
   leaveChannels(run);

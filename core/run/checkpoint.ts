@@ -25,6 +25,7 @@ export function saveRun(run: Run): RunStateInit {
     schedule: run.schedule,
     channel: saveChannel(run.channel),
     reads: [...run.reads].map(([channel, offset]) => ({ channel, offset })),
+    key: run.key,
     queue: run.queue,
     ending: run.endings,
     cancelRequested: run.cancelRequested,
@@ -86,7 +87,10 @@ function loadMessages(saved: RunState): Partial<Run> {
 /** The saved state must be of `stateFormat`. */
 export function loadRun(run: RunId, saved: RunState): Run {
   const copy = emptyRun(run);
-  const pending = saved.pending.map((o): [number, Operation] => [o.op, { ...o, kind: o.kind as Operation["kind"] }]);
+  const pending = saved.pending.map((o): [number, Operation] => [
+    o.op,
+    { ...o, kind: o.kind as Operation["kind"], key: o.key as Operation["key"] },
+  ]);
   return Object.assign(copy, {
     generation: saved.generation,
     type: saved.type,
@@ -102,6 +106,7 @@ export function loadRun(run: RunId, saved: RunState): Run {
     schedule: saved.schedule,
     channel: loadChannel(saved.channel),
     reads: new Map(saved.reads.map(({ channel, offset }) => [channel, offset])),
+    key: saved.key,
     queue: saved.queue,
     endings: saved.ending,
     cancelRequested: saved.cancelRequested,

@@ -4,10 +4,11 @@
  *
  * Both are of one past: the earlier one of the two is what the later one was then.
  */
-import { limits, type Partition } from "#core/base";
+import { isKey, limits, type Partition } from "#core/base";
 import { EventKind, type Message, MessageKind, type RunState } from "#proto";
 import { isReading } from "./channel-state.ts";
 import { knowsStart } from "./child.ts";
+import { strayClaims, unheardClaims } from "./idempotency.ts";
 import { nextNumber, type ResultWaiter, settledThrough, waiterKey } from "./outbox.ts";
 import { receiverOf } from "./remote.ts";
 import { isOpen, type Operation, type Run } from "./state.ts";
@@ -25,6 +26,8 @@ export interface Difference {
   readonly lostCalls: readonly Operation[];
   /** Waits of the sender for the receiver's result, those for children among them, that the receiver has not, and has not answered. */
   readonly unanswered: readonly Operation[];
+  /** Claims of the sender that the receiver, an idempotency key, does not know of; and those that it has and the sender does not. */
+  readonly claims: number;
 }
 
 /** One of the two, as it was restored. */
@@ -59,7 +62,15 @@ export function differenceOf(sender: Side, receiver: Side): Difference {
     isUnsure: isBehind && (isCounted ? mayHaveForgotten : known !== undefined),
     lostCalls: unheard.filter(isCall),
     unanswered: unheard.filter((o) => !isCall(o)),
+    claims: claimsBetween(sender, receiver),
   };
+}
+
+function claimsBetween(sender: Side, receiver: Side): number {
+  const { partition } = sender;
+  return isKey(receiver.partition)
+    ? unheardClaims(sender.run, receiver, partition).length + strayClaims(sender.run, receiver, partition).length
+    : 0;
 }
 
 /** Operations of the sender that ask the receiver for something, and that it will not take, has not, and does not answer. */
@@ -96,12 +107,17 @@ function isHeld({ calls, queue, awaiters, channel }: Run, { kind }: Operation, a
 }
 
 /** Whether a saved run has acquaintances: cheaper than to load it. */
-export const hasAcquaintances = ({ outbox, inbox, pending }: RunState) =>
-  outbox.length + inbox.length > 0 || pending.some(({ kind }) => asks.has(kind as EventKind));
+export const hasAcquaintances = ({ outbox, inbox, pending, key }: RunState) =>
+  key !== undefined || outbox.length + inbox.length > 0 || pending.some(({ kind, key }) => key !== "" || asks.has(kind as EventKind));
 
 /** Partitions that the run has sent something to, or taken something of, as far as it remembers them. */
 export function acquaintances(run: Run): { readonly receivers: Set<Partition>; readonly senders: Iterable<Partition> } {
   const receivers = new Set([...run.outbox.keys(), ...run.settledTo.keys()]);
-  for (const o of run.pending.values()) if (asks.has(o.kind)) receivers.add(receiverOf(o));
-  return { receivers, senders: run.inbox.keys() };
+  for (const o of run.pending.values()) {
+    if (asks.has(o.kind)) receivers.add(receiverOf(o));
+    else if (o.key !== "") receivers.add(o.key);
+  }
+  const claimants = run.key === undefined ? [] : [run.key.holder, ...run.key.waiting];
+  const senders = new Set([...run.inbox.keys(), ...claimants.flatMap((one) => (one === undefined ? [] : [one.partition as Partition]))]);
+  return { receivers, senders };
 }

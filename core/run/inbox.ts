@@ -7,13 +7,14 @@
  * too, with a refusal that is remembered until the sender has recorded it: whatever is lost on the
  * way, the sender is told the same each time.
  */
-import { limits, type Partition, type Reason, runOf } from "#core/base";
+import { isKey, limits, type Partition, type Reason, runOf } from "#core/base";
 import { EventKind, type InboxForgotten, type InboxTaken, type Message, MessageKind, type ResultReceived } from "#proto";
 import { applyReaderFact } from "./channel.ts";
 import { received } from "./channel-use.ts";
 import { meantBy } from "./child.ts";
 import { outcomeOf } from "./close.ts";
 import type { RunEvent } from "./event.ts";
+import { applyGrantTaken, takeGranted, takeKeyResult } from "./idempotency.ts";
 import { takeCall, takeCallCancelled } from "./method.ts";
 import { enqueue, owe, type ResultWaiter, waiterKey } from "./outbox.ts";
 import { decideHeldSignal } from "./queue.ts";
@@ -36,7 +37,9 @@ export function decideTake(run: Run, from: Partition, message: Message): RunEven
     case MessageKind.waitCancelled:
       return { refusal: undefined };
     case MessageKind.result:
-      return takeResult(run, from, message);
+      return isKey(from) ? takeKeyResult(run, from, message) : takeResult(run, from, message);
+    case MessageKind.granted:
+      return takeGranted(run, from, message);
     case MessageKind.call: {
       const taken = takeCall(run, from, message);
       return typeof taken === "string" ? { refusal: taken } : taken;
@@ -111,6 +114,7 @@ export function applyTaken(run: Run, fact: InboxTaken): void {
   const waiter: ResultWaiter = { partition: from, generation: fact.generation, op: fact.op };
   if (fact.kind === MessageKind.waitCancelled) run.awaiters.delete(waiterKey(waiter));
   else if (fact.kind === MessageKind.start) attach(run, waiter, fact.of);
+  else if (fact.kind === MessageKind.granted) applyGrantTaken(run, fact);
   else if (fact.kind === MessageKind.wait) awaitEnd(run, waiter);
   else applyReaderFact(run, fact);
 }
@@ -142,7 +146,7 @@ export function tellAwaiters(run: Run): void {
 
 function owedResult(run: Run) {
   const { status, result, failure } = outcomeOf(run);
-  return { generation: run.generation, status, result, failure };
+  return { generation: run.generation, status, result, failure, by: undefined };
 }
 
 export function loadAwaiters(awaiters: readonly { partition: string; generation: number; op: number }[]): Run["awaiters"] {

@@ -32,6 +32,16 @@ export { acquaintances, type Difference, differenceOf, hasAcquaintances, type Si
 export { decodeBody, encodeBody, isForGuest, type RunEvent } from "./event.ts";
 export { decideExpiry, type Expiry, expiredText } from "./expiry.ts";
 export { failureOf } from "./failure.ts";
+export {
+  claimAgain,
+  claimRefused,
+  decideClaim,
+  decideForgotten,
+  decideStrayReleased,
+  decideTakeOfKey,
+  strayClaims,
+  unheardClaims,
+} from "./idempotency.ts";
 export { applyForgotten, applyTaken, decideTake, refuseWait, type Taken } from "./inbox.ts";
 export { instancePrefix } from "./instance.ts";
 export { type CallRequest, callText, decideAnswer, decideCall } from "./method.ts";
@@ -65,7 +75,9 @@ export {
   isOpen,
   isReplayOp,
   isSettled,
+  isUngranted,
   kept,
+  keyDueMs,
   mayBeOffered,
   mayStartNext,
   type Operation,

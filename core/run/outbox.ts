@@ -78,7 +78,7 @@ export function outgoing(run: Run, message: Message): Message {
   if (message.kind === MessageKind.delivered) return withBatch(run.channel, message);
   if (message.kind !== MessageKind.result) return message;
   const owed = run.owed.get(message.of)?.result;
-  return owed === undefined ? message : { ...message, payload: owed.result, status: owed.status, failure: owed.failure };
+  return owed === undefined ? message : { ...message, payload: owed.result, status: owed.status, failure: owed.failure, by: owed.by };
 }
 
 /** The receiver has taken all messages up to `through`, be it that a restore made this run forget that it sent them. */

@@ -13,6 +13,7 @@ import {
 import { channelOf, isChannelUse, readRefused } from "./channel-use.ts";
 import { childLost, startRefused } from "./child.ts";
 import type { EventOf, RunEvent } from "./event.ts";
+import { claimRefused } from "./idempotency.ts";
 import { enqueue, nextNumber, partitionOf } from "./outbox.ts";
 import { refusalFailure } from "./refusal.ts";
 import { callRefused, cycleFailure, cycleOf, pathOf } from "./remote-call.ts";
@@ -52,7 +53,9 @@ export const receiverOf = (o: Operation): Partition => (isChannelUse(o) ? channe
 export function decideSettled(run: Run, to: Partition, message: Message, refusal: string | undefined): RunEvent | undefined {
   if (!isOpen(run) || message.generation !== run.generation) return undefined;
   const o = run.pending.get(message.op);
-  if (o === undefined || receiverOf(o) !== to) return undefined;
+  if (o === undefined) return undefined;
+  if (o.key === to) return refusal === undefined || message.kind !== MessageKind.claim ? undefined : claimRefused(o, refusal);
+  if (receiverOf(o) !== to) return undefined;
   const failure = refusal === undefined ? undefined : refusalFailure(message.kind as MessageKind, o.to, refusal);
   if (message.kind === MessageKind.signal && o.kind === EventKind.signalSent) {
     return { kind: EventKind.signalSettled, body: { op: o.op, failure } };

@@ -78,7 +78,8 @@ const queued = (part: Partial<Extract<RunEvent, { kind: typeof Kind.startQueued 
   kind: Kind.startQueued,
   body: { ...fromBytes(decodeStartQueued, noBytes), type: "order", bundle, input: text("1"), ...part },
 });
-const schedule = (op: number, opts?: ActivityOptions) => decideSchedule({ op, name: "charge", input: text("1"), options: opts });
+const schedule = (op: number, opts?: ActivityOptions) =>
+  decideSchedule({ op, name: "charge", input: text("1"), options: opts, claim: undefined });
 const received = (name: string, id = "") => ({ name, payload: undefined, id, from: "", number: 0 });
 const signal = (name: string, id = ""): RunEvent => ({ kind: Kind.signalReceived, body: received(name, id) });
 const awaited = (op: number, name: string): RunEvent => ({ kind: Kind.signalAwaited, body: { op, name } });
@@ -291,7 +292,7 @@ test("a failed attempt is tried again as the policy says, with its progress, or 
   });
   expect([mayBeOffered(o, timeMs + 149), mayBeOffered(o, timeMs + 150)]).toEqual([false, true]);
   const last = decideFailed(run, o, { ...attempt, progress: undefined });
-  expect(last).toEqual({ kind: Kind.activityFailed, body: { op: 1, attempt: 2, failure: failure("E"), worker: "w" } });
+  expect(last).toEqual({ kind: Kind.activityFailed, body: { op: 1, attempt: 2, failure: failure("E"), worker: "w", refused: false } });
   expect(decideFailed(runOf(started(), schedule(1)), o, { ...attempt, failure: failure("E", true) }).kind).toBe(Kind.activityFailed);
 });
 

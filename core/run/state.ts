@@ -17,6 +17,7 @@ import {
   type Ending,
   EventKind,
   type Failure,
+  type KeyState,
   type OpenCall,
   OverlapPolicy,
   type Payload,
@@ -72,6 +73,10 @@ export interface Operation {
   of: number;
   /** Of a child: what came of its start was told. */
   started: boolean;
+  /** Of an activity with an idempotency key: the key's partition; empty = it needs no grant. */
+  readonly key: Partition | "";
+  /** The key granted it: it may be executed. */
+  granted: boolean;
 }
 
 /** Where an event stands in its history. */
@@ -101,6 +106,8 @@ export interface Run {
   schedule: ScheduleState | undefined;
   /** It is no run but a channel, open or closed. */
   channel: Channel | undefined;
+  /** It is no run but an idempotency key, which is not free. */
+  key: KeyState | undefined;
   /** Starts that wait for the run's end, the next first. */
   queue: Contender[];
   /** How starts before this generation ended, the latest last. */
@@ -176,6 +183,7 @@ export function emptyRun(run: RunId): Run {
     startedBy: undefined,
     schedule: undefined,
     channel: undefined,
+    key: undefined,
     queue: [],
     endings: [],
     cancelRequested: false,
@@ -216,9 +224,9 @@ export function openOperation(
   run: Run,
   at: { readonly seq: number; readonly timeMs: number },
   operation: Pick<Operation, "op" | "kind"> & Partial<Operation>,
-): void {
+): Operation {
   run.nextOp = operation.op + 1;
-  run.pending.set(operation.op, {
+  const opened: Operation = {
     name: "",
     to: "",
     input: undefined,
@@ -232,14 +240,18 @@ export function openOperation(
     closePolicy: 0,
     of: 0,
     started: false,
+    key: "",
+    granted: false,
     ...operation,
     scheduledMs: at.timeMs,
     scheduledSeq: at.seq,
-  });
+  };
+  run.pending.set(operation.op, opened);
+  return opened;
 }
 
-/** Its events are for code of a workflow's; a schedule or a channel is carried on by Core alone. */
-export const hasGuest = (run: Run) => run.schedule === undefined && run.channel === undefined;
+/** Its events are for code of a workflow's; schedules, channels and idempotency keys are carried on by Core alone. */
+export const hasGuest = (run: Run) => run.schedule === undefined && run.channel === undefined && run.key === undefined;
 /** It holds its name: it is under way, or its end is decided and comes after its compensations. */
 export const isLive = (run: Run) => isOpen(run) || run.status === RunStatus.compensating;
 /** Its end is not decided: its code may go on. */
@@ -261,8 +273,11 @@ export const generationOf = (run: Run, op: number) => (isReplayOp(op) ? 0 : run.
 export const isTask = ({ kind }: Pick<Operation, "kind">) =>
   kind === EventKind.activityScheduled || kind === EventKind.compensationStarted || kind === EventKind.deadLetterReplayed;
 
-/** A task that may be offered or executed at `nowMs`, not waiting for its next attempt. */
-export const mayBeOffered = (o: Operation, nowMs: number) => isTask(o) && o.dueMs <= nowMs;
+/** It waits for its idempotency key to grant it. */
+export const isUngranted = ({ key, granted }: Operation) => key !== "" && !granted;
+
+/** A task that may be offered or executed at `nowMs`, not waiting for its key or its next attempt. */
+export const mayBeOffered = (o: Operation, nowMs: number) => isTask(o) && !isUngranted(o) && o.dueMs <= nowMs;
 
 /**
  * When the run must be looked at again: 0 = as soon as a node has it, Infinity = only on a command.
@@ -280,6 +295,7 @@ export function attentionMs(run: Run): number {
 export function dueMs(run: Run, afterMs = 0): number {
   if (run.schedule !== undefined) return scheduleDueMs(run.schedule, run.pending.size);
   if (run.channel !== undefined) return channelDueMs(run.channel, run.outbox);
+  if (run.key !== undefined) return keyDueMs(run.key);
   let due = Number.POSITIVE_INFINITY;
   const count = (atMs: number) => {
     if (atMs > afterMs && atMs < due) due = atMs;
@@ -293,6 +309,9 @@ export function dueMs(run: Run, afterMs = 0): number {
   }
   return due;
 }
+
+/** When a key must be looked at: as it is to be forgotten; Infinity = it is held. */
+export const keyDueMs = ({ forgetAtMs }: KeyState): number => forgetAtMs || Number.POSITIVE_INFINITY;
 
 /** Whether the first instant that waits for earlier runs of the schedule need not wait any more, while so many are live. */
 export function mayStartNext({ waiting: [first], config }: ScheduleState, live: number): boolean {

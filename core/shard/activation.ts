@@ -26,6 +26,7 @@ import { type Activated, ActivatedStatus, type Command, CommandKind, EventKind, 
 import { answerCall, refuseCallers } from "./calls.ts";
 import type { ShardContext } from "./context.ts";
 import { begin, pump, replay, unseat } from "./delivery.ts";
+import { claimOf, isKeyed } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { closeRun, leaveWorker, rejectWaiters } from "./outcome.ts";
 import { pumpQueries, refuseQueries } from "./queries.ts";
@@ -129,7 +130,8 @@ function takeCommands(ctx: ShardContext, live: LiveRun, commands: readonly Comma
 }
 
 /** Which bound the operation would pass. */
-function excess(live: LiveRun, { kind, name, to }: Command): string | undefined {
+function excess(live: LiveRun, command: Command): string | undefined {
+  const { kind, name, to } = command;
   const { pending, unsettled, reads } = live.run;
   if (!isOperation(kind)) return undefined;
   if (pending.size >= limits.pendingOpsMax)
@@ -139,10 +141,10 @@ function excess(live: LiveRun, { kind, name, to }: Command): string | undefined 
   if (kind === CommandKind.readChannel && !reads.has(to) && reads.size >= limits.channelsReadMax)
     return `Run ${live.id} reads ${reads.size} channels, more are not allowed`;
   if (kind === CommandKind.compensate) return tooManyOwed(live);
-  if (!isRemote(kind)) return undefined;
+  if (!isRemote(kind) && !isKeyed(command)) return undefined;
   return unsettled < limits.unsettledMessagesMax
     ? undefined
-    : `Run ${live.id} has ${unsettled} messages that other runs have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
+    : `Run ${live.id} has ${unsettled} messages that other partitions have not taken, at most ${limits.unsettledMessagesMax} are allowed`;
 }
 
 /** Operations on other runs, and on channels. */
@@ -192,7 +194,8 @@ function commandProblem(live: LiveRun, commands: readonly Command[]): string | u
 function takeCommand(ctx: ShardContext, live: LiveRun, c: Command, identity: IdentityInit): void {
   switch (c.kind) {
     case CommandKind.activity: {
-      ctx.append(live, decideSchedule({ op: c.op, name: c.name, input: c.payload, options: c.options }), identity);
+      const { op, name, payload: input, options } = c;
+      ctx.append(live, decideSchedule({ op, name, input, options, claim: claimOf(ctx, live, c) }), identity);
       return offerFirst(ctx, live, c.op);
     }
     case CommandKind.timer: {

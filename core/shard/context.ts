@@ -22,6 +22,7 @@ import {
   keyOfDigest,
   keyText,
   type LogWriter,
+  limits,
   logicalMax,
   noBytes,
   now,
@@ -72,6 +73,8 @@ export interface ShardOptions {
   readonly orphanGraceMs?: number;
   /** How long an idle run stays in memory. */
   readonly idleMs?: number;
+  /** How long results of idempotency keys are kept from now on; left out: `limits.keyRetentionMs`. */
+  readonly keyRetentionMs?: number;
   /** Runs that stay in memory however idle they are; left out: none. */
   readonly residentKept?: number;
 }
@@ -96,6 +99,7 @@ export class ShardContext {
   readonly orphanGraceMs: number;
   readonly idleMs: number;
   readonly residentKept: number;
+  readonly keyRetentionMs: number;
   readonly clock = new HlcClock();
   readonly runs = new Map<Partition, LiveRun>();
   /** Runs changed since their last checkpoint, oldest first, with the index of the first change. */
@@ -163,6 +167,7 @@ export class ShardContext {
     this.orphanGraceMs = options.orphanGraceMs ?? 1000;
     this.idleMs = options.idleMs ?? 5000;
     this.residentKept = options.residentKept ?? 0;
+    this.keyRetentionMs = options.keyRetentionMs ?? limits.keyRetentionMs;
     this.pool = new WorkerPool(options.shard);
     const { birth, saved } = options;
     this.header = saved === undefined ? bornHeader(birth) : decodeHeader(saved.header);

@@ -1,6 +1,6 @@
 /** A run's state for people: what it waits for, and why. */
 import type { Hasher } from "#core/base";
-import { isClosed, type Operation, outcomeOf, saveChannel, searchableJson } from "#core/run";
+import { isClosed, isUngranted, type Operation, outcomeOf, saveChannel, searchableJson } from "#core/run";
 import { type ChannelState, type Contender, type DescribeReply, EventKind, type PendingSummary, type QueuedStart } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -65,6 +65,7 @@ function waitsFor(ctx: ShardContext, live: LiveRun, o: Operation): string {
   if (o.kind === EventKind.channelSent) return `channel ${o.to} to take its message`;
   if (o.kind === EventKind.channelAwaited) return `channel ${o.to} to have something`;
   if (o.kind === EventKind.resultAwaited) return `the result of ${o.to}`;
+  if (isUngranted(o)) return `idempotency key ${o.options?.idempotencyKey ?? ""} of ${o.name}`;
   const task = live.tasks.get(o.op);
   if (isHeld(live, o.op) && task?.session === undefined && o.dueMs <= ctx.nowMs) return "the run to be unpaused";
   if (task === undefined) return o.dueMs > ctx.nowMs ? "its next attempt" : "a worker";

@@ -153,6 +153,6 @@ test("more messages than a run may have unsettled fail it", () => {
   const { outcome } = machine.describe(partition("a")) ?? {};
   expect(outcome?.failure).toMatchObject({
     type: "LimitError",
-    message: expect.stringContaining("messages that other runs have not taken"),
+    message: expect.stringContaining("messages that other partitions have not taken"),
   });
 });

@@ -19,6 +19,7 @@
 import {
   isCarriedByCore,
   isChannel,
+  isKey,
   limits,
   now,
   type Partition,
@@ -29,11 +30,12 @@ import {
   type RequestId,
   runOf,
 } from "#core/base";
-import { decideTake, isOrder, settledThrough } from "#core/run";
-import type { Envelope, EnvelopeReply, Message } from "#proto";
+import { decideTake, decideTakeOfKey, isOrder, type RunEvent, settledThrough, type Taken } from "#core/run";
+import { type Envelope, type EnvelopeReply, type Message, MessageKind } from "#proto";
 import { takeForChannel } from "./channels.ts";
 import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
+import { afterKey } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { forgetFact, takeFact } from "./message-facts.ts";
 import { takeOrder } from "./orders.ts";
@@ -142,11 +144,28 @@ function takeNext(ctx: ShardContext, live: LiveRun, envelope: Envelope, message:
     else recordTaken(ctx, live, envelope, { message, ...taken });
     return 0;
   }
-  const decision = decideTake(live.run, from, message);
+  const decision = decideFor(ctx, live, from, message);
   if (decision === undefined) return unknownRetryMs;
-  if ("kind" in decision) ctx.append(live, decision, senderIdentity(from));
-  else recordTaken(ctx, live, envelope, { message, refusal: decision.refusal, of: 0 });
+  if ("kind" in decision) takeEvent(ctx, live, from, decision);
+  else {
+    // A grant that is given back is a message of its own, after those of the events before and before those of what follows.
+    const isGrant = message.kind === MessageKind.granted;
+    if (isGrant) ctx.seal();
+    recordTaken(ctx, live, envelope, { message, refusal: decision.refusal, of: 0 });
+    if (isGrant) ctx.seal();
+  }
   return 0;
+}
+
+function takeEvent(ctx: ShardContext, live: LiveRun, from: Partition, event: RunEvent): void {
+  ctx.append(live, event, senderIdentity(from));
+  afterKey(ctx, live, event);
+}
+
+/** What the message becomes: a run's, or a key's. */
+export function decideFor(ctx: ShardContext, live: LiveRun, from: Partition, message: Message): RunEvent | Taken | undefined {
+  if (isKey(live.partition)) return decideTakeOfKey(live.run, from, message, ctx.keyRetentionMs);
+  return decideTake(live.run, from, message);
 }
 
 interface TakenMessage {

@@ -35,6 +35,7 @@ import {
 import { bunHasher } from "../../tests/hashers.ts";
 import { joining, lead, makeShard, RecordLog, StateTable } from "../../tests/shard-maker.ts";
 import { ChildStory, drawChildCommand } from "./children-fixture.ts";
+import { drawKeyedCommand, KeyStory, keyPartitions } from "./keys-fixture.ts";
 import { MessageStory } from "./message-story-fixture.ts";
 
 const bundleOfAll = new Uint8Array(32).fill(7);
@@ -59,6 +60,8 @@ export interface Faults {
   readonly longWait: number;
   /** Of an operation, that it is about a child. */
   readonly child?: number;
+  /** Of an operation, that it is an activity with an idempotency key. */
+  readonly keyed?: number;
 }
 
 /** Packets on their way. */
@@ -76,6 +79,8 @@ class Side {
   skewMs = 0;
   /** Activations that no worker has answered. */
   work: { readonly session: Extract<Effect, { kind: "activate" }>["session"]; readonly handle: number; readonly activation: number }[] = [];
+  /** Tasks that no worker has answered. */
+  tasks: Extract<Effect, { kind: "task" }>[] = [];
   readonly requests = new Map<RequestId, Envelope>();
 
   constructor(shard: number) {
@@ -93,6 +98,7 @@ export class World {
   /** How often things happened. */
   readonly counts = { signals: 0, refused: 0, results: 0, stale: 0, forgotten: 0, crashes: 0 };
   readonly children = new ChildStory();
+  readonly keys = new KeyStory();
   readonly reunited = { given: 0, lost: 0, asked: 0, refused: 0 };
   private net: Packet[] = [];
   private ghosts: Packet[] = [];
@@ -112,6 +118,7 @@ export class World {
   }
 
   private sideOf(partition: string): Side {
+    if (partition.startsWith("key/")) return this.sides[Number(partition.at(-1)) % 2 === 0 ? 0 : 1];
     return this.sides[partition.startsWith("run/test:a") ? 0 : 1];
   }
 
@@ -156,6 +163,7 @@ export class World {
   private run(side: Side, effect: Effect): void {
     if (effect.kind === "send") this.put({ kind: "envelope", envelope: structuredClone(effect.envelope) });
     else if (effect.kind === "activate" || effect.kind === "replay") side.work.push(effect);
+    else if (effect.kind === "task") side.tasks.push(effect);
     else if (effect.kind === "reply") {
       const envelope = side.requests.get(effect.request);
       side.requests.delete(effect.request);
@@ -194,6 +202,7 @@ export class World {
     side.log.terms.length = side.committed;
     side.gated = [];
     side.work = [];
+    side.tasks = [];
     side.requests.clear();
     side.armedMs = Number.POSITIVE_INFINITY;
     const { machine, appliedIndex } = side.table.open(side.shard, { log: side.log });
@@ -210,7 +219,7 @@ export class World {
     this.net = [];
     this.ghosts = [];
     for (const [i, side] of this.sides.entries()) {
-      Object.assign(side, { gated: [], work: [], armedMs: Number.POSITIVE_INFINITY, table: new StateTable() });
+      Object.assign(side, { gated: [], work: [], tasks: [], armedMs: Number.POSITIVE_INFINITY, table: new StateTable() });
       side.requests.clear();
       side.log.records.length = ends[i] as number;
       side.log.terms.length = ends[i] as number;
@@ -229,7 +238,8 @@ export class World {
   }
 
   private reunite(): void {
-    const names = this.names.flat().map((name) => runPartition(name as RunId));
+    const keys = this.faults.keyed === undefined ? [] : keyPartitions;
+    const names = [...this.names.flat().map((name) => runPartition(name as RunId)), ...keys];
     const pairs = names.flatMap((from) => names.map((to) => ({ from, to, sending: { from, receiver: this.sideOf(to).machine } })));
     for (const { from, to, sending } of pairs) this.sideOf(from).machine.renumberTo(to, sending);
     for (const { from, to, sending } of pairs) {
@@ -285,6 +295,7 @@ export class World {
     if (draw < 30) return this.commit(side);
     if (draw < 60 && this.net.length > 0) return this.travel();
     if (draw < 62) return this.checkpoint(side);
+    if (side.tasks.length > 0 && this.chance(300)) return this.finishTask(side, this.chance(250));
     if (draw < 85 && side.work.length > 0) return this.answerWork(side);
     const names = this.names[this.sides.indexOf(side)] as string[];
     const name = names[prng.below(names.length)] as string;
@@ -300,6 +311,14 @@ export class World {
     if (this.chance(this.faults.lost)) return;
     if (this.chance(this.faults.twice)) this.net.push(packet);
     this.deliver(packet);
+  }
+
+  private finishTask(side: Side, fails: boolean): void {
+    const [task] = side.tasks.splice(this.prng.below(side.tasks.length), 1);
+    if (task === undefined) return;
+    const failure = { type: "E", message: "as drawn", stack: "", details: undefined, nonRetryable: true, cause: undefined };
+    const outcome = fails ? { result: undefined, failure } : { result: payload(`r${this.nextPayload++}`), failure: undefined };
+    this.step(side, { kind: "task-done", session: task.session, message: { token: task.token, ...outcome } });
   }
 
   private answerWork(side: Side): void {
@@ -321,6 +340,10 @@ export class World {
         if (command !== undefined) commands.push({ ...command, op: op++ });
         continue;
       }
+      if (this.faults.keyed !== undefined && this.chance(this.faults.keyed)) {
+        commands.push(drawKeyedCommand(prng, op++));
+        continue;
+      }
       const names = this.names[this.chance(800) ? 1 : 0] as string[];
       // The first ones are never started, or late.
       const to = names[prng.below(names.length)] as string;
@@ -340,6 +363,7 @@ export class World {
     for (let round = 0; round < 400; round++) {
       for (const side of this.sides) {
         this.commit(side);
+        while (side.tasks.length > 0) this.finishTask(side, false);
         if (side.armedMs <= this.timeOf(side)) {
           side.armedMs = Number.POSITIVE_INFINITY;
           this.step(side, { kind: "tick" });
@@ -359,12 +383,19 @@ export class World {
     story.check();
     Object.assign(this.counts, story.counts);
     if (this.faults.child !== undefined) this.checkChildren();
+    if (this.faults.keyed !== undefined) this.checkKeys();
     this.checkStates((from, to) => story.lastTaken(from, to));
   }
 
   private checkChildren(): void {
     for (const side of this.sides) this.children.read(side.log.records);
     this.children.check();
+  }
+
+  private checkKeys(): void {
+    // What runs did is read before what keys say of it.
+    for (const side of this.sides) this.keys.read(side.log.records);
+    this.keys.check();
   }
 
   /** Nothing is owed, and whoever reads the logs has the same. Returns the runs. */
@@ -375,7 +406,8 @@ export class World {
       side.log.feed(again);
       const whole = side.table.open(side.shard, { log: side.log });
       side.log.feed(whole.machine, whole.appliedIndex + 1);
-      for (const name of this.names.flat()) for (const one of [again, whole.machine]) one.describe(runPartition(name as RunId));
+      const known = [...this.names.flat().map((name) => runPartition(name as RunId)), ...keyPartitions];
+      for (const name of known) for (const one of [again, whole.machine]) one.describe(name);
       // The leader, a follower of its whole log, and one that began at a checkpoint have the same states.
       const followed = new Map(again.states());
       for (const machine of [side.machine, whole.machine]) {
@@ -389,8 +421,10 @@ export class World {
         runs.push(live);
         expect([run.run, run.outbox.size, run.unsettled, run.owed.size]).toEqual([run.run, 0, 0, 0]);
         for (const o of run.pending.values()) expect(o.kind).not.toBe(EventKind.signalSent);
+        // Whoever may go on was granted its key, or told its result.
+        for (const o of run.pending.values()) expect([run.run, o.op, o.key]).toEqual([run.run, o.op, ""]);
         for (const [to] of run.settledTo)
-          expect([run.run, to, lastTaken(runPartition(run.run), to)]).toEqual([run.run, to, nextNumber(run, to) - 1]);
+          expect([run.run, to, lastTaken(live.partition, to)]).toEqual([run.run, to, nextNumber(run, to) - 1]);
       }
     }
     return runs;

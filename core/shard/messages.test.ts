@@ -50,3 +50,16 @@ test("children: each start is taken once, its end is told, and none goes on agai
   }
   for (const [what, count] of Object.entries(total)) expect([what, count > 5]).toEqual([what, true]);
 }, 60_000);
+
+test("idempotency keys: whoever crashes, each key is executed once, and all who claim it have the result", () => {
+  const total: Record<string, number> = {};
+  for (let seed = 1; seed <= 16; seed++) {
+    const faults = seed % 4 === 0 ? calm : { lost: 200, twice: 150, ghost: 60, crash: 6, longWait: 0 };
+    const world = new World(seed, { ...faults, keyed: 500 }, [5, 5]);
+    for (let i = 0; i < 3000; i++) world.once();
+    world.heal();
+    world.check();
+    for (const [what, count] of Object.entries(world.keys.counts)) total[what] = (total[what] ?? 0) + count;
+  }
+  for (const [what, count] of Object.entries(total)) expect([what, count > 5]).toEqual([what, true]);
+}, 60_000);

@@ -20,7 +20,8 @@ export function remind(
     what === "deadline" ||
     what === "budget" ||
     what === "schedule" ||
-    what === "channel";
+    what === "channel" ||
+    what === "key";
   if (derived && atMs >= ctx.horizonMs) return;
   ctx.timers.push({
     atMs,
@@ -36,7 +37,7 @@ export function remind(
 /** Puts what is due within the horizon into the heap. */
 export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   const inWindow = (atMs: number) => atMs >= fromMs && atMs > 0;
-  const { schedule, pending } = live.run;
+  const { schedule, key, pending } = live.run;
   if (schedule !== undefined) {
     const atMs = Math.max(scheduleDueMs(schedule, pending.size), 1);
     if (inWindow(atMs)) remind(ctx, live, "schedule", atMs);
@@ -45,6 +46,10 @@ export function remindAll(ctx: ShardContext, live: LiveRun, fromMs = 0): void {
   if (live.run.channel !== undefined) {
     const atMs = Math.max(dueMs(live.run), 1);
     if (inWindow(atMs)) remind(ctx, live, "channel", atMs);
+    return;
+  }
+  if (key !== undefined) {
+    if (inWindow(key.forgetAtMs)) remind(ctx, live, "key", key.forgetAtMs);
     return;
   }
   if (isOpen(live.run) && inWindow(live.run.deadlineAtMs)) remind(ctx, live, "deadline", live.run.deadlineAtMs);

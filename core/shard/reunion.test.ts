@@ -75,8 +75,12 @@ function settleAndCheck(world: World): number {
   return order.filter((what) => !taken.has(what) && !refused.has(what)).length;
 }
 
-function restoredWorld(seed: number): { readonly world: World; readonly lost: number } {
-  const world = new World(seed, { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0 }, [5, 5]);
+function restoredWorld(seed: number, keyed?: number): { readonly world: World; readonly lost: number } {
+  const world = new World(
+    seed,
+    { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0, ...(keyed === undefined ? {} : { keyed }) },
+    [5, 5],
+  );
   for (let i = 0; i < 2000; i++) world.once();
   const ends = world.sides.map(({ committed }) => committed - world.prng.below(seed % 3 === 0 ? committed : 150)) as [number, number];
   world.restore(ends);
@@ -112,4 +116,51 @@ test("shards of one moment have nothing to put right", () => {
   expect(world.reunited).toEqual({ given: 0, lost: 0, asked: 0, refused: 0 });
   expect(settleAndCheck(world)).toBe(0);
   for (const { run } of [...a.machine.liveRuns()]) for (const [to] of run.settledTo) expect(settledThrough(run, to)).toBeGreaterThan(0);
+}, 60_000);
+
+test("idempotency keys that know more or less than the operations that claim them: none is held for ever, and every claim is answered", () => {
+  let asked = 0;
+  for (let seed = 200; seed < 230; seed++) asked += restoredWorld(seed, 500).world.reunited.asked;
+  expect(asked).toBeGreaterThan(10);
+}, 60_000);
+
+test("claims of shards of one moment have nothing to put right", () => {
+  const world = new World(9, { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0, keyed: 500 }, [5, 5]);
+  for (let i = 0; i < 2000; i++) world.once();
+  world.restore([world.sides[0].committed, world.sides[1].committed]);
+  expect(world.reunited).toEqual({ given: 0, lost: 0, asked: 0, refused: 0 });
+  world.heal();
+  world.check();
+}, 60_000);
+
+/** Keys whose activities were executed, each as often as it was. */
+function executedKeys(records: readonly Uint8Array[]): string[] {
+  const keys = new Map<string, string>();
+  const generations = new Map<string, number>();
+  return records
+    .flatMap((body) => fromBytes(decodeRecord, body).event)
+    .flatMap((bytes) => {
+      const { partition, kind, payload } = fromBytes(decodeEvent, bytes);
+      const event = decodeBody(kind, payload);
+      const of = (op: number) => `${partition} ${generations.get(partition)} ${op}`;
+      if (event?.kind === EventKind.runStarted) generations.set(partition, event.body.generation);
+      if (event?.kind === EventKind.activityScheduled) keys.set(of(event.body.op), event.body.claim?.to ?? "");
+      return event?.kind === EventKind.activityCompleted && event.body.told > 0 ? [keys.get(of(event.body.op)) ?? ""] : [];
+    });
+}
+
+test("what an operation came to is known to its key again, where that one was restored to a moment before", () => {
+  const total = { known: 0, again: 0 };
+  for (let seed = 300; seed < 330; seed++) {
+    const world = new World(seed, { lost: 100, twice: 100, ghost: 30, crash: 2, longWait: 0, keyed: 500 }, [5, 1]);
+    for (let i = 0; i < 1500; i++) world.once();
+    const [runs, keys] = world.sides;
+    const known = new Set(executedKeys(runs.log.records.slice(0, runs.committed)));
+    world.restore([runs.committed, keys.committed - world.prng.below(Math.min(keys.committed, 200))]);
+    world.heal();
+    const executed = executedKeys(world.sides.flatMap(({ log }) => log.records));
+    total.known += known.size;
+    total.again += executed.filter((key) => known.has(key)).length - known.size;
+  }
+  expect([total.known > 50, total.again]).toEqual([true, 0]);
 }, 60_000);

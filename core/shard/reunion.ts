@@ -8,12 +8,11 @@
  * - Signals and starts that the sender saw taken and the receiver lacks are taken again, out of the sender's history.
  * - A wait that the receiver does not know is asked again, or refused where there is nobody to answer.
  */
-import { assert, type Partition, type RunId, runPartition } from "#core/base";
+import { assert, isKey, type Partition, type RunId, runPartition } from "#core/base";
 import {
   blankMessage,
   channelOf,
   decideAnswerLost,
-  decideTake,
   decideWaitRefused,
   decodeBody,
   differenceOf,
@@ -27,6 +26,8 @@ import { decodeEvent, EventKind, fromBytes, type Message, MessageKind } from "#p
 import { openFirst, takePublishedAgain } from "./channels.ts";
 import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
+import { decideFor } from "./inbox.ts";
+import { reclaim } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { forgetFact, settleFact, takeFact } from "./message-facts.ts";
 import { takeOrder } from "./orders.ts";
@@ -54,16 +55,23 @@ export interface Reunited {
 
 /**
  * Reads a partition's history, from its first event on and in as many pieces as one likes: what its events say to `to`
- * once and for all, that is signals, messages for channels, method calls, and starts of children.
+ * once and for all, that is signals, messages for channels, method calls, starts of children, and what activities tell an
+ * idempotency key.
  */
 export function signalsTo(to: Partition): (events: readonly Uint8Array[]) => Message[] {
   let generation = 0;
+  const kinds = isKey(to) ? claimKinds : sentKinds;
+  /** Operations of the generation that claimed the key that `to` is. */
+  const claiming = new Set<number>();
   return (events) =>
     events.flatMap((bytes) => {
       const { kind, payload } = fromBytes(decodeEvent, bytes);
-      const event = sentKinds.has(kind) ? decodeBody(kind, payload) : undefined;
-      if (event?.kind === EventKind.runStarted || event?.kind === EventKind.scheduleCreated) generation = event.body.generation;
-      const message = event === undefined ? undefined : messageOf(event, to);
+      const event = kinds.has(kind) ? decodeBody(kind, payload) : undefined;
+      if (event?.kind === EventKind.runStarted || event?.kind === EventKind.scheduleCreated) {
+        generation = event.body.generation;
+        claiming.clear();
+      }
+      const message = event === undefined ? undefined : (messageOf(event, to) ?? keyMessageOf(event, to, claiming));
       return message === undefined ? [] : [{ ...blankMessage, ...message, generation }];
     });
 }
@@ -76,6 +84,9 @@ const sentKinds: ReadonlySet<number> = new Set([
   EventKind.channelSent,
   EventKind.scheduleCreated,
 ]);
+
+/** As `sentKinds`, of what is said to an idempotency key. */
+const claimKinds: ReadonlySet<number> = new Set([EventKind.runStarted, EventKind.activityScheduled, EventKind.activityCompleted]);
 
 function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined {
   const isTo = (address: string) => runPartition(address as RunId) === to;
@@ -98,6 +109,21 @@ function messageOf(event: RunEvent, to: Partition): Partial<Message> | undefined
   return undefined;
 }
 
+/** What an activity tells its key that is never told again: that it claims it, and its result. */
+function keyMessageOf(event: RunEvent, to: Partition, claiming: Set<number>): Partial<Message> | undefined {
+  if (event.kind === EventKind.activityScheduled && event.body.claim?.to === to) {
+    const { op, name: activity, options, claim } = event.body;
+    claiming.add(op);
+    const order = { activity, key: options?.idempotencyKey ?? "", inputHash: claim.inputHash };
+    return { kind: MessageKind.claim, number: claim.number, op, claim: order };
+  }
+  if (event.kind === EventKind.activityCompleted && event.body.told > 0 && claiming.has(event.body.op)) {
+    const { op, told: number, result: payload } = event.body;
+    return { kind: MessageKind.keyDone, number, op, payload };
+  }
+  return undefined;
+}
+
 /** Nothing that the sender sends from now on has a number that the receiver took. Comes before `reunite`, for all pairs. */
 export function renumber(met: Met): void {
   const { sender, from, to } = met;
@@ -113,8 +139,9 @@ export function reunite(met: Met, signals: readonly Message[]): Reunited {
   const { missing, taken } = differenceOf(met.from, met.to);
   const { given, lost } = missing === 0 ? { given: 0, lost: 0 } : takeMissing(met, signals, taken);
   const lostCalls = endLostCalls(met);
-  const { asked, refused } = askAgain(met);
-  return { given, lost, asked, refused: refused + lostCalls };
+  const waits = askAgain(met);
+  const claims = reclaim(met);
+  return { given, lost, asked: waits.asked + claims.asked, refused: waits.refused + lostCalls + claims.refused };
 }
 
 /** What the receiver has taken and remembers is told to the sender, as a reply would. */
@@ -142,7 +169,7 @@ function takeMissing({ receiver, from, to }: Met, signals: readonly Message[], t
 function takeAgain(receiver: ShardContext, to: LiveRun, from: Partition, message: Message): boolean {
   if (message.kind === MessageKind.publish) return takePublishedAgain(receiver, to, from, message);
   if (isOrder(message.kind)) return takeOrder(receiver, to, from, message) === "event";
-  const decision = decideTake(to.run, from, message);
+  const decision = decideFor(receiver, to, from, message);
   if (decision === undefined || !("kind" in decision)) return false;
   receiver.append(to, decision, senderIdentity(from));
   return true;

@@ -15,6 +15,7 @@ export interface ShardTimer {
     | "budget"
     | "schedule"
     | "channel"
+    | "key"
     | "orphan"
     | "replay"
     | "unwind"

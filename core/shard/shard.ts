@@ -23,6 +23,7 @@ import { type DueHistory, expire } from "./expiry.ts";
 import type { Header } from "./header.ts";
 import { onEnvelope } from "./inbox.ts";
 import { type Input, mayAppend } from "./input.ts";
+import { mindKey } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onEnvelopeAnswered, postNew } from "./outbox.ts";
 import { leaveWorker } from "./outcome.ts";
@@ -87,6 +88,7 @@ export class ShardMachine {
       startNext(ctx, live);
       carryOn(ctx, live);
       carryOnChannel(ctx, live);
+      mindKey(ctx, live);
       pump(ctx, live);
       postNew(ctx, live);
     }

@@ -1,7 +1,17 @@
 /** Activities on their way to workers and back: offered, leased, fenced, tried again. */
 import { limits, type SessionId, type ShardId, type Token } from "#core/base";
 import type { Session } from "#core/dispatch";
-import { claimed, decideCompleted, decideFailed, failureOf, generationOf, isPaused, isReplayOp, type Operation } from "#core/run";
+import {
+  claimed,
+  decideCompleted,
+  decideFailed,
+  failureOf,
+  generationOf,
+  isPaused,
+  isReplayOp,
+  isUngranted,
+  type Operation,
+} from "#core/run";
 import { EventKind, type Failure, type Heartbeat, type IdentityInit, RunStatus, type TaskDone, type TaskToken } from "#proto";
 import type { ShardContext } from "./context.ts";
 import type { LiveRun, LiveTask } from "./live-run.ts";
@@ -25,11 +35,11 @@ function newTask(live: LiveRun, o: Operation, progress: LiveTask["progress"]): L
 /** Whether its run is paused, so that it does not begin. A replay of a dead letter is no part of that run. */
 export const isHeld = ({ run }: LiveRun, op: number) => isPaused(run) && !isReplayOp(op);
 
-/** Offers an operation that was just issued. The time it has as a whole counts from here, be it offered or not. */
+/** Offers an operation that was just issued, unless its key is to grant it first. The time it has as a whole counts from here, be it offered or not. */
 export function offerFirst(ctx: ShardContext, live: LiveRun, op: number): void {
   const o = live.run.pending.get(op);
   if (o === undefined) return;
-  offer(ctx, live, o);
+  if (!isUngranted(o)) offer(ctx, live, o);
   if (o.options?.scheduleToCloseMs) remind(ctx, live, "schedule-to-close", o.scheduledMs + o.options.scheduleToCloseMs, o);
 }
 

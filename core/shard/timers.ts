@@ -11,6 +11,7 @@ import { EventKind } from "#proto";
 import { onChannelDue } from "./channels.ts";
 import type { ShardContext } from "./context.ts";
 import { retryReplay } from "./delivery.ts";
+import { onKeyDue } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onResendDue } from "./outbox.ts";
 import { closeRun, expireOverdue } from "./outcome.ts";
@@ -71,6 +72,7 @@ function fire(ctx: ShardContext, live: LiveRun, t: ShardTimer): void {
   if (t.what === "budget") return;
   if (t.what === "schedule") return onScheduleDue(ctx, live);
   if (t.what === "channel") return onChannelDue(ctx, live);
+  if (t.what === "key") return onKeyDue(ctx, live);
   if (t.what === "unwind") return ctx.touch(live);
   if (t.what === "stream") return onStreamDue(ctx, live);
   if (t.what === "deadline") return onDeadline(ctx, live);

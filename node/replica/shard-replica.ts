@@ -186,7 +186,7 @@ export class ShardReplica {
 
   private build(): Built<ShardMachine> {
     const { shard } = this;
-    const { log, checkpoint, hasher, orphanGraceMs, idleMs } = this.around;
+    const { log, checkpoint, hasher, orphanGraceMs, idleMs, keyRetentionMs } = this.around;
     this.checkpointer?.stop();
     const meta = checkpoint.meta(shard);
     const appliedIndex = meta?.appliedIndex ?? log.base(shard).index;
@@ -212,6 +212,7 @@ export class ShardReplica {
       residentKept,
       ...(orphanGraceMs === undefined ? {} : { orphanGraceMs }),
       ...(idleMs === undefined ? {} : { idleMs }),
+      ...(keyRetentionMs === undefined ? {} : { keyRetentionMs }),
     });
     this.checkpointer = new Checkpointer({
       machine,

@@ -30,6 +30,8 @@ export interface ReplicaSurroundings {
   readonly tails?: HotTails | undefined;
   readonly orphanGraceMs?: number;
   readonly idleMs?: number;
+  /** See `ShardOptions`. */
+  readonly keyRetentionMs?: number;
 }
 
 /** Leave to lead. Whoever leads under it acts on no view of placement that is older than `version`. */

@@ -80,9 +80,9 @@ function compareAll({ storage: { checkpoint }, shards, signal }: ReunionParts): 
   const compare = (sender: Saved, receiver: Saved) => {
     const [from, to] = [sender.partition, receiver.partition];
     const difference = differenceOf(sender, receiver);
-    const { unsent, missing, unanswered, lostCalls, isUnsure } = difference;
+    const { unsent, missing, unanswered, lostCalls, claims, isUnsure } = difference;
     if (isUnsure) doubted.add(`${from} ${to}`);
-    const differs = unsent + missing + unanswered.length + lostCalls.length > 0;
+    const differs = unsent + missing + unanswered.length + lostCalls.length + claims > 0;
     if (differs) found.set(`${from} ${to}`, { ...difference, from, to, end: sender.end });
   };
   const other = (partition: Partition): Saved => {

@@ -10,7 +10,9 @@ import {
   errorText,
   HopError,
   isChannel,
+  isKey,
   isSchedule,
+  keyPartition,
   limits,
   runOf,
   runPartition,
@@ -239,7 +241,7 @@ export class ClientService {
 
   private async *history(request: HistoryRequest, call: Call): AsyncIterable<HistoryChunkInit> {
     const { run } = checkAddress("read a history", request.run);
-    const wanted = request.schedule ? schedulePartition(run) : request.channel ? channelPartition(run) : runPartition(run);
+    const wanted = partitionOf(run, request);
     let seq = request.fromSeq;
     for (;;) {
       const { partition, state } = await this.find(wanted, "read the history of", call);
@@ -313,9 +315,16 @@ export class ClientService {
   }
 }
 
+function partitionOf(run: RunId, { schedule, channel, key }: HistoryRequest): Partition {
+  if (schedule) return schedulePartition(run);
+  if (channel) return channelPartition(run);
+  return key ? keyPartition(run) : runPartition(run);
+}
+
 function lacking(partition: Partition, verb: string): HopError {
   const name = runOf(partition);
   if (isChannel(partition)) return new HopError("CHANNEL_NOT_FOUND", `Cannot ${verb} channel ${name}: there is no such channel`);
+  if (isKey(partition)) return new HopError("RUN_NOT_FOUND", `Cannot ${verb} idempotency key ${name}: no activity ever claimed it`);
   return isSchedule(partition)
     ? new HopError("SCHEDULE_NOT_FOUND", `Cannot ${verb} schedule ${name}: there is no such schedule`)
     : new HopError("RUN_NOT_FOUND", `Cannot ${verb} ${name}: there is no such run`);

@@ -72,6 +72,8 @@ function commandProblem(command: Command): string | undefined {
   const isKnown = command.trigger <= CompensationTrigger.always;
   if (!isKnown) return `is a compensation with trigger ${command.trigger}, which this version does not know`;
   const { options, durationMs } = command;
+  if (utf8Bytes(options?.idempotencyKey ?? "") > limits.activityKeyBytesMax)
+    return `has an idempotency key of more than ${limits.activityKeyBytesMax} bytes`;
   const times = [durationMs, options?.startToCloseMs, options?.scheduleToCloseMs, options?.heartbeatMs, options?.retry?.initialMs];
   const over = times.find((ms) => (ms ?? 0) > limits.timerMsMax);
   return over === undefined ? undefined : `takes ${over} ms, want at most ${limits.timerMsMax} ms (100 years)`;

@@ -354,6 +354,41 @@ export function decodeStartedBy(r: Reader, end: number): StartedBy {
   return { partition: partition_, generation: generation_, op: op_, number: number_ };
 }
 
+export interface KeyClaimant {
+  partition: string;
+  generation: number;
+  op: number;
+}
+export interface KeyClaimantInit {
+  partition?: string | undefined;
+  generation?: number | undefined;
+  op?: number | undefined;
+}
+
+export function encodeKeyClaimant(w: Writer, m: KeyClaimantInit): void {
+  if (m.partition !== undefined && m.partition !== "") { w.text(10, m.partition); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(16); w.varint(m.generation); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+}
+
+export function decodeKeyClaimant(r: Reader, end: number): KeyClaimant {
+  let partition_: string = "";
+  let generation_: number = 0;
+  let op_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: partition_ = r.text(end); break;
+      case 16: generation_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { partition: partition_, generation: generation_, op: op_ };
+}
+
 export interface Nodes {
   address: string[];
   version: number;
@@ -487,6 +522,11 @@ export const EventKind = {
   messagesDelivered: 179,
   messagesExpired: 180,
   channelClosed: 181,
+  keyClaimed: 189,
+  keySettled: 190,
+  keyReleased: 191,
+  keyForgotten: 192,
+  activityGranted: 193,
 } as const;
 export type EventKind = (typeof EventKind)[keyof typeof EventKind];
 
@@ -495,6 +535,14 @@ export const CompensationTrigger = {
   always: 1,
 } as const;
 export type CompensationTrigger = (typeof CompensationTrigger)[keyof typeof CompensationTrigger];
+
+export const KeyOutcome = {
+  unspecified: 0,
+  granted: 1,
+  waits: 2,
+  settled: 3,
+} as const;
+export type KeyOutcome = (typeof KeyOutcome)[keyof typeof KeyOutcome];
 
 export interface Event {
   partition: string;
@@ -1286,12 +1334,14 @@ export interface ActivityScheduled {
   name: string;
   input: Payload | undefined;
   options: ActivityOptions | undefined;
+  claim: KeyClaim | undefined;
 }
 export interface ActivityScheduledInit {
   op?: number | undefined;
   name?: string | undefined;
   input?: PayloadInit | undefined;
   options?: ActivityOptionsInit | undefined;
+  claim?: KeyClaimInit | undefined;
 }
 
 export function encodeActivityScheduled(w: Writer, m: ActivityScheduledInit): void {
@@ -1299,6 +1349,7 @@ export function encodeActivityScheduled(w: Writer, m: ActivityScheduledInit): vo
   if (m.name !== undefined && m.name !== "") { w.text(18, m.name); }
   if (m.input !== undefined) { { const mark = w.begin(26); encodePayload(w, m.input); w.close(mark); } }
   if (m.options !== undefined) { { const mark = w.begin(34); encodeActivityOptions(w, m.options); w.close(mark); } }
+  if (m.claim !== undefined) { { const mark = w.begin(74); encodeKeyClaim(w, m.claim); w.close(mark); } }
 }
 
 export function decodeActivityScheduled(r: Reader, end: number): ActivityScheduled {
@@ -1306,6 +1357,7 @@ export function decodeActivityScheduled(r: Reader, end: number): ActivitySchedul
   let name_: string = "";
   let input_: Payload | undefined;
   let options_: ActivityOptions | undefined;
+  let claim_: KeyClaim | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1314,11 +1366,82 @@ export function decodeActivityScheduled(r: Reader, end: number): ActivitySchedul
       case 18: name_ = r.text(end); break;
       case 26: input_ = decodePayload(r, r.extent(end)); break;
       case 34: options_ = decodeActivityOptions(r, r.extent(end)); break;
+      case 74: claim_ = decodeKeyClaim(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, name: name_, input: input_, options: options_ };
+  return { op: op_, name: name_, input: input_, options: options_, claim: claim_ };
+}
+
+export interface KeyClaim {
+  to: string;
+  number: number;
+  inputHash: Uint8Array;
+}
+export interface KeyClaimInit {
+  to?: string | undefined;
+  number?: number | undefined;
+  inputHash?: Uint8Array | undefined;
+}
+
+export function encodeKeyClaim(w: Writer, m: KeyClaimInit): void {
+  if (m.to !== undefined && m.to !== "") { w.text(10, m.to); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(16); w.varint(m.number); }
+  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(26, m.inputHash); }
+}
+
+export function decodeKeyClaim(r: Reader, end: number): KeyClaim {
+  let to_: string = "";
+  let number_: number = 0;
+  let inputHash_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: to_ = r.text(end); break;
+      case 16: number_ = r.varint(); break;
+      case 26: inputHash_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { to: to_, number: number_, inputHash: inputHash_ };
+}
+
+export interface ActivityGranted {
+  op: number;
+  from: string;
+  number: number;
+}
+export interface ActivityGrantedInit {
+  op?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+}
+
+export function encodeActivityGranted(w: Writer, m: ActivityGrantedInit): void {
+  if (m.op !== undefined && m.op !== 0) { w.varint(8); w.varint(m.op); }
+  if (m.from !== undefined && m.from !== "") { w.text(18, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(24); w.varint(m.number); }
+}
+
+export function decodeActivityGranted(r: Reader, end: number): ActivityGranted {
+  let op_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 8: op_ = r.varint(); break;
+      case 18: from_ = r.text(end); break;
+      case 24: number_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { op: op_, from: from_, number: number_ };
 }
 
 export interface ActivityCompleted {
@@ -1326,12 +1449,20 @@ export interface ActivityCompleted {
   attempt: number;
   result: Payload | undefined;
   worker: string;
+  told: number;
+  from: string;
+  number: number;
+  by: KeyClaimant | undefined;
 }
 export interface ActivityCompletedInit {
   op?: number | undefined;
   attempt?: number | undefined;
   result?: PayloadInit | undefined;
   worker?: string | undefined;
+  told?: number | undefined;
+  from?: string | undefined;
+  number?: number | undefined;
+  by?: KeyClaimantInit | undefined;
 }
 
 export function encodeActivityCompleted(w: Writer, m: ActivityCompletedInit): void {
@@ -1339,6 +1470,10 @@ export function encodeActivityCompleted(w: Writer, m: ActivityCompletedInit): vo
   if (m.attempt !== undefined && m.attempt !== 0) { w.varint(16); w.varint(m.attempt); }
   if (m.result !== undefined) { { const mark = w.begin(26); encodePayload(w, m.result); w.close(mark); } }
   if (m.worker !== undefined && m.worker !== "") { w.text(34, m.worker); }
+  if (m.told !== undefined && m.told !== 0) { w.varint(72); w.varint(m.told); }
+  if (m.from !== undefined && m.from !== "") { w.text(82, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(88); w.varint(m.number); }
+  if (m.by !== undefined) { { const mark = w.begin(98); encodeKeyClaimant(w, m.by); w.close(mark); } }
 }
 
 export function decodeActivityCompleted(r: Reader, end: number): ActivityCompleted {
@@ -1346,6 +1481,10 @@ export function decodeActivityCompleted(r: Reader, end: number): ActivityComplet
   let attempt_: number = 0;
   let result_: Payload | undefined;
   let worker_: string = "";
+  let told_: number = 0;
+  let from_: string = "";
+  let number_: number = 0;
+  let by_: KeyClaimant | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1354,11 +1493,15 @@ export function decodeActivityCompleted(r: Reader, end: number): ActivityComplet
       case 16: attempt_ = r.varint(); break;
       case 26: result_ = decodePayload(r, r.extent(end)); break;
       case 34: worker_ = r.text(end); break;
+      case 72: told_ = r.varint(); break;
+      case 82: from_ = r.text(end); break;
+      case 88: number_ = r.varint(); break;
+      case 98: by_ = decodeKeyClaimant(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, attempt: attempt_, result: result_, worker: worker_ };
+  return { op: op_, attempt: attempt_, result: result_, worker: worker_, told: told_, from: from_, number: number_, by: by_ };
 }
 
 export interface ActivityFailed {
@@ -1366,12 +1509,14 @@ export interface ActivityFailed {
   attempt: number;
   failure: Failure | undefined;
   worker: string;
+  refused: boolean;
 }
 export interface ActivityFailedInit {
   op?: number | undefined;
   attempt?: number | undefined;
   failure?: FailureInit | undefined;
   worker?: string | undefined;
+  refused?: boolean | undefined;
 }
 
 export function encodeActivityFailed(w: Writer, m: ActivityFailedInit): void {
@@ -1379,6 +1524,7 @@ export function encodeActivityFailed(w: Writer, m: ActivityFailedInit): void {
   if (m.attempt !== undefined && m.attempt !== 0) { w.varint(16); w.varint(m.attempt); }
   if (m.failure !== undefined) { { const mark = w.begin(26); encodeFailure(w, m.failure); w.close(mark); } }
   if (m.worker !== undefined && m.worker !== "") { w.text(34, m.worker); }
+  if (m.refused === true) { w.varint(72); w.varint(1); }
 }
 
 export function decodeActivityFailed(r: Reader, end: number): ActivityFailed {
@@ -1386,6 +1532,7 @@ export function decodeActivityFailed(r: Reader, end: number): ActivityFailed {
   let attempt_: number = 0;
   let failure_: Failure | undefined;
   let worker_: string = "";
+  let refused_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -1394,11 +1541,12 @@ export function decodeActivityFailed(r: Reader, end: number): ActivityFailed {
       case 16: attempt_ = r.varint(); break;
       case 26: failure_ = decodeFailure(r, r.extent(end)); break;
       case 34: worker_ = r.text(end); break;
+      case 72: refused_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, attempt: attempt_, failure: failure_, worker: worker_ };
+  return { op: op_, attempt: attempt_, failure: failure_, worker: worker_, refused: refused_ };
 }
 
 export interface ActivityRetried {
@@ -4451,6 +4599,186 @@ export function decodeChannelClosed(r: Reader, end: number): ChannelClosed {
   return { reason: reason_ };
 }
 
+export interface KeyClaimed {
+  from: string;
+  number: number;
+  op: number;
+  generation: number;
+  activity: string;
+  key: string;
+  inputHash: Uint8Array;
+  outcome: number;
+}
+export interface KeyClaimedInit {
+  from?: string | undefined;
+  number?: number | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+  activity?: string | undefined;
+  key?: string | undefined;
+  inputHash?: Uint8Array | undefined;
+  outcome?: number | undefined;
+}
+
+export function encodeKeyClaimed(w: Writer, m: KeyClaimedInit): void {
+  if (m.from !== undefined && m.from !== "") { w.text(10, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(16); w.varint(m.number); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.activity !== undefined && m.activity !== "") { w.text(42, m.activity); }
+  if (m.key !== undefined && m.key !== "") { w.text(50, m.key); }
+  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(58, m.inputHash); }
+  if (m.outcome !== undefined && m.outcome !== 0) { w.varint(64); w.varint(m.outcome); }
+}
+
+export function decodeKeyClaimed(r: Reader, end: number): KeyClaimed {
+  let from_: string = "";
+  let number_: number = 0;
+  let op_: number = 0;
+  let generation_: number = 0;
+  let activity_: string = "";
+  let key_: string = "";
+  let inputHash_: Uint8Array = noBytes;
+  let outcome_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: from_ = r.text(end); break;
+      case 16: number_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 42: activity_ = r.text(end); break;
+      case 50: key_ = r.text(end); break;
+      case 58: inputHash_ = r.view(end); break;
+      case 64: outcome_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { from: from_, number: number_, op: op_, generation: generation_, activity: activity_, key: key_, inputHash: inputHash_, outcome: outcome_ };
+}
+
+export interface KeySettled {
+  from: string;
+  number: number;
+  op: number;
+  generation: number;
+  result: Payload | undefined;
+  keepMs: number;
+}
+export interface KeySettledInit {
+  from?: string | undefined;
+  number?: number | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+  result?: PayloadInit | undefined;
+  keepMs?: number | undefined;
+}
+
+export function encodeKeySettled(w: Writer, m: KeySettledInit): void {
+  if (m.from !== undefined && m.from !== "") { w.text(10, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(16); w.varint(m.number); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.result !== undefined) { { const mark = w.begin(42); encodePayload(w, m.result); w.close(mark); } }
+  if (m.keepMs !== undefined && m.keepMs !== 0) { w.varint(48); w.varint(m.keepMs); }
+}
+
+export function decodeKeySettled(r: Reader, end: number): KeySettled {
+  let from_: string = "";
+  let number_: number = 0;
+  let op_: number = 0;
+  let generation_: number = 0;
+  let result_: Payload | undefined;
+  let keepMs_: number = 0;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: from_ = r.text(end); break;
+      case 16: number_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 42: result_ = decodePayload(r, r.extent(end)); break;
+      case 48: keepMs_ = r.varint(); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { from: from_, number: number_, op: op_, generation: generation_, result: result_, keepMs: keepMs_ };
+}
+
+export interface KeyReleased {
+  from: string;
+  number: number;
+  op: number;
+  generation: number;
+  reason: string;
+}
+export interface KeyReleasedInit {
+  from?: string | undefined;
+  number?: number | undefined;
+  op?: number | undefined;
+  generation?: number | undefined;
+  reason?: string | undefined;
+}
+
+export function encodeKeyReleased(w: Writer, m: KeyReleasedInit): void {
+  if (m.from !== undefined && m.from !== "") { w.text(10, m.from); }
+  if (m.number !== undefined && m.number !== 0) { w.varint(16); w.varint(m.number); }
+  if (m.op !== undefined && m.op !== 0) { w.varint(24); w.varint(m.op); }
+  if (m.generation !== undefined && m.generation !== 0) { w.varint(32); w.varint(m.generation); }
+  if (m.reason !== undefined && m.reason !== "") { w.text(42, m.reason); }
+}
+
+export function decodeKeyReleased(r: Reader, end: number): KeyReleased {
+  let from_: string = "";
+  let number_: number = 0;
+  let op_: number = 0;
+  let generation_: number = 0;
+  let reason_: string = "";
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: from_ = r.text(end); break;
+      case 16: number_ = r.varint(); break;
+      case 24: op_ = r.varint(); break;
+      case 32: generation_ = r.varint(); break;
+      case 42: reason_ = r.text(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { from: from_, number: number_, op: op_, generation: generation_, reason: reason_ };
+}
+
+export interface KeyForgotten {
+
+}
+export interface KeyForgottenInit {
+
+}
+
+export function encodeKeyForgotten(w: Writer, m: KeyForgottenInit): void {
+
+}
+
+export function decodeKeyForgotten(r: Reader, end: number): KeyForgotten {
+
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return {  };
+}
+
 export const MessageKind = {
   unspecified: 0,
   signal: 1,
@@ -4469,6 +4797,10 @@ export const MessageKind = {
   readCancelled: 15,
   leave: 16,
   delivered: 17,
+  claim: 23,
+  granted: 24,
+  keyDone: 25,
+  keyReleased: 26,
 } as const;
 export type MessageKind = (typeof MessageKind)[keyof typeof MessageKind];
 
@@ -4495,6 +4827,8 @@ export interface Message {
   reduced: Reduced | undefined;
   missed: number;
   closed: boolean;
+  claim: KeyOrder | undefined;
+  by: KeyClaimant | undefined;
 }
 export interface MessageInit {
   number?: number | undefined;
@@ -4519,6 +4853,8 @@ export interface MessageInit {
   reduced?: ReducedInit | undefined;
   missed?: number | undefined;
   closed?: boolean | undefined;
+  claim?: KeyOrderInit | undefined;
+  by?: KeyClaimantInit | undefined;
 }
 
 export function encodeMessage(w: Writer, m: MessageInit): void {
@@ -4544,6 +4880,8 @@ export function encodeMessage(w: Writer, m: MessageInit): void {
   if (m.reduced !== undefined) { { const mark = w.begin(282); encodeReduced(w, m.reduced); w.close(mark); } }
   if (m.missed !== undefined && m.missed !== 0) { w.varint(288); w.varint(m.missed); }
   if (m.closed === true) { w.varint(296); w.varint(1); }
+  if (m.claim !== undefined) { { const mark = w.begin(322); encodeKeyOrder(w, m.claim); w.close(mark); } }
+  if (m.by !== undefined) { { const mark = w.begin(330); encodeKeyClaimant(w, m.by); w.close(mark); } }
 }
 
 export function decodeMessage(r: Reader, end: number): Message {
@@ -4569,6 +4907,8 @@ export function decodeMessage(r: Reader, end: number): Message {
   let reduced_: Reduced | undefined;
   let missed_: number = 0;
   let closed_: boolean = false;
+  let claim_: KeyOrder | undefined;
+  let by_: KeyClaimant | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4595,11 +4935,48 @@ export function decodeMessage(r: Reader, end: number): Message {
       case 282: reduced_ = decodeReduced(r, r.extent(end)); break;
       case 288: missed_ = r.varint(); break;
       case 296: closed_ = r.varint() !== 0; break;
+      case 322: claim_ = decodeKeyOrder(r, r.extent(end)); break;
+      case 330: by_ = decodeKeyClaimant(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_, path: path_, offset: offset_, count: count_, lingerMs: lingerMs_, large: large_, reduced: reduced_, missed: missed_, closed: closed_ };
+  return { number: number_, kind: kind_, op: op_, generation: generation_, name: name_, payload: payload_, of: of_, status: status_, failure: failure_, start: start_, child: child_, reason: reason_, ticket: ticket_, attached: attached_, path: path_, offset: offset_, count: count_, lingerMs: lingerMs_, large: large_, reduced: reduced_, missed: missed_, closed: closed_, claim: claim_, by: by_ };
+}
+
+export interface KeyOrder {
+  activity: string;
+  key: string;
+  inputHash: Uint8Array;
+}
+export interface KeyOrderInit {
+  activity?: string | undefined;
+  key?: string | undefined;
+  inputHash?: Uint8Array | undefined;
+}
+
+export function encodeKeyOrder(w: Writer, m: KeyOrderInit): void {
+  if (m.activity !== undefined && m.activity !== "") { w.text(10, m.activity); }
+  if (m.key !== undefined && m.key !== "") { w.text(18, m.key); }
+  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(26, m.inputHash); }
+}
+
+export function decodeKeyOrder(r: Reader, end: number): KeyOrder {
+  let activity_: string = "";
+  let key_: string = "";
+  let inputHash_: Uint8Array = noBytes;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: activity_ = r.text(end); break;
+      case 18: key_ = r.text(end); break;
+      case 26: inputHash_ = r.view(end); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { activity: activity_, key: key_, inputHash: inputHash_ };
 }
 
 export interface Envelope {
@@ -4832,12 +5209,14 @@ export interface OwedResult {
   status: number;
   result: Payload | undefined;
   failure: Failure | undefined;
+  by: KeyClaimant | undefined;
 }
 export interface OwedResultInit {
   generation?: number | undefined;
   status?: number | undefined;
   result?: PayloadInit | undefined;
   failure?: FailureInit | undefined;
+  by?: KeyClaimantInit | undefined;
 }
 
 export function encodeOwedResult(w: Writer, m: OwedResultInit): void {
@@ -4845,6 +5224,7 @@ export function encodeOwedResult(w: Writer, m: OwedResultInit): void {
   if (m.status !== undefined && m.status !== 0) { w.varint(16); w.varint(m.status); }
   if (m.result !== undefined) { { const mark = w.begin(26); encodePayload(w, m.result); w.close(mark); } }
   if (m.failure !== undefined) { { const mark = w.begin(34); encodeFailure(w, m.failure); w.close(mark); } }
+  if (m.by !== undefined) { { const mark = w.begin(74); encodeKeyClaimant(w, m.by); w.close(mark); } }
 }
 
 export function decodeOwedResult(r: Reader, end: number): OwedResult {
@@ -4852,6 +5232,7 @@ export function decodeOwedResult(r: Reader, end: number): OwedResult {
   let status_: number = 0;
   let result_: Payload | undefined;
   let failure_: Failure | undefined;
+  let by_: KeyClaimant | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -4860,11 +5241,12 @@ export function decodeOwedResult(r: Reader, end: number): OwedResult {
       case 16: status_ = r.varint(); break;
       case 26: result_ = decodePayload(r, r.extent(end)); break;
       case 34: failure_ = decodeFailure(r, r.extent(end)); break;
+      case 74: by_ = decodeKeyClaimant(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { generation: generation_, status: status_, result: result_, failure: failure_ };
+  return { generation: generation_, status: status_, result: result_, failure: failure_, by: by_ };
 }
 
 export interface InboxTaken {
@@ -5474,6 +5856,7 @@ export interface RunState {
   schedule: ScheduleState | undefined;
   channel: ChannelState | undefined;
   reads: ReadChannel[];
+  key: KeyState | undefined;
 }
 export interface RunStateInit {
   format?: number | undefined;
@@ -5527,6 +5910,7 @@ export interface RunStateInit {
   schedule?: ScheduleStateInit | undefined;
   channel?: ChannelStateInit | undefined;
   reads?: readonly ReadChannelInit[] | undefined;
+  key?: KeyStateInit | undefined;
 }
 
 export function encodeRunState(w: Writer, m: RunStateInit): void {
@@ -5581,6 +5965,7 @@ export function encodeRunState(w: Writer, m: RunStateInit): void {
   if (m.schedule !== undefined) { { const mark = w.begin(722); encodeScheduleState(w, m.schedule); w.close(mark); } }
   if (m.channel !== undefined) { { const mark = w.begin(730); encodeChannelState(w, m.channel); w.close(mark); } }
   if (m.reads !== undefined) for (const item of m.reads) { { const mark = w.begin(738); encodeReadChannel(w, item); w.close(mark); } }
+  if (m.key !== undefined) { { const mark = w.begin(762); encodeKeyState(w, m.key); w.close(mark); } }
 }
 
 export function decodeRunState(r: Reader, end: number): RunState {
@@ -5635,6 +6020,7 @@ export function decodeRunState(r: Reader, end: number): RunState {
   let schedule_: ScheduleState | undefined;
   let channel_: ChannelState | undefined;
   const reads_: ReadChannel[] = [];
+  let key_: KeyState | undefined;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -5690,11 +6076,67 @@ export function decodeRunState(r: Reader, end: number): RunState {
       case 722: schedule_ = decodeScheduleState(r, r.extent(end)); break;
       case 730: channel_ = decodeChannelState(r, r.extent(end)); break;
       case 738: reads_.push(decodeReadChannel(r, r.extent(end))); break;
+      case 762: key_ = decodeKeyState(r, r.extent(end)); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, stream: stream_, schedule: schedule_, channel: channel_, reads: reads_ };
+  return { format: format_, partition: partition_, size: size_, lastHash: lastHash_, peaks: peaks_, lastIndex: lastIndex_, generation: generation_, type: type_, bundle: bundle_, status: status_, seed: seed_, startedMs: startedMs_, deadlineAtMs: deadlineAtMs_, usedKeys: usedKeys_, cancelRequested: cancelRequested_, nextOp: nextOp_, firstSeq: firstSeq_, pending: pending_, result: result_, failure: failure_, note: note_, closedMs: closedMs_, recentSignalIds: recentSignalIds_, unclaimed: unclaimed_, deliveredSeq: deliveredSeq_, deliverableEnd: deliverableEnd_, appliedIndex: appliedIndex_, lastShard: lastShard_, outbox: outbox_, inbox: inbox_, awaiter: awaiter_, owed: owed_, numberFloor: numberFloor_, messagesSent: messagesSent_, expiredEnd: expiredEnd_, ticket: ticket_, queue: queue_, ending: ending_, compensation: compensation_, decided: decided_, deadLetter: deadLetter_, replays: replays_, startedBy: startedBy_, openCall: openCall_, answeredCall: answeredCall_, lastCall: lastCall_, searchable: searchable_, stream: stream_, schedule: schedule_, channel: channel_, reads: reads_, key: key_ };
+}
+
+export interface KeyState {
+  activity: string;
+  key: string;
+  inputHash: Uint8Array;
+  holder: KeyClaimant | undefined;
+  waiting: KeyClaimant[];
+  forgetAtMs: number;
+  result: Payload | undefined;
+}
+export interface KeyStateInit {
+  activity?: string | undefined;
+  key?: string | undefined;
+  inputHash?: Uint8Array | undefined;
+  holder?: KeyClaimantInit | undefined;
+  waiting?: readonly KeyClaimantInit[] | undefined;
+  forgetAtMs?: number | undefined;
+  result?: PayloadInit | undefined;
+}
+
+export function encodeKeyState(w: Writer, m: KeyStateInit): void {
+  if (m.activity !== undefined && m.activity !== "") { w.text(10, m.activity); }
+  if (m.key !== undefined && m.key !== "") { w.text(18, m.key); }
+  if (m.inputHash !== undefined && m.inputHash.length > 0) { w.field(26, m.inputHash); }
+  if (m.holder !== undefined) { { const mark = w.begin(34); encodeKeyClaimant(w, m.holder); w.close(mark); } }
+  if (m.waiting !== undefined) for (const item of m.waiting) { { const mark = w.begin(42); encodeKeyClaimant(w, item); w.close(mark); } }
+  if (m.forgetAtMs !== undefined && m.forgetAtMs !== 0) { w.varint(48); w.varint(m.forgetAtMs); }
+  if (m.result !== undefined) { { const mark = w.begin(58); encodePayload(w, m.result); w.close(mark); } }
+}
+
+export function decodeKeyState(r: Reader, end: number): KeyState {
+  let activity_: string = "";
+  let key_: string = "";
+  let inputHash_: Uint8Array = noBytes;
+  let holder_: KeyClaimant | undefined;
+  const waiting_: KeyClaimant[] = [];
+  let forgetAtMs_: number = 0;
+  let result_: Payload | undefined;
+  r.enter();
+  while (r.at < end) {
+    const tag = r.varint();
+    switch (tag) {
+      case 10: activity_ = r.text(end); break;
+      case 18: key_ = r.text(end); break;
+      case 26: inputHash_ = r.view(end); break;
+      case 34: holder_ = decodeKeyClaimant(r, r.extent(end)); break;
+      case 42: waiting_.push(decodeKeyClaimant(r, r.extent(end))); break;
+      case 48: forgetAtMs_ = r.varint(); break;
+      case 58: result_ = decodePayload(r, r.extent(end)); break;
+      default: r.skip(tag, end);
+    }
+  }
+  r.leave(end);
+  return { activity: activity_, key: key_, inputHash: inputHash_, holder: holder_, waiting: waiting_, forgetAtMs: forgetAtMs_, result: result_ };
 }
 
 export interface OpenCall {
@@ -6175,6 +6617,8 @@ export interface PendingOp {
   of: number;
   started: boolean;
   propagates: boolean;
+  key: string;
+  granted: boolean;
 }
 export interface PendingOpInit {
   op?: number | undefined;
@@ -6194,6 +6638,8 @@ export interface PendingOpInit {
   of?: number | undefined;
   started?: boolean | undefined;
   propagates?: boolean | undefined;
+  key?: string | undefined;
+  granted?: boolean | undefined;
 }
 
 export function encodePendingOp(w: Writer, m: PendingOpInit): void {
@@ -6214,6 +6660,8 @@ export function encodePendingOp(w: Writer, m: PendingOpInit): void {
   if (m.of !== undefined && m.of !== 0) { w.varint(136); w.varint(m.of); }
   if (m.started === true) { w.varint(144); w.varint(1); }
   if (m.propagates === true) { w.varint(240); w.varint(1); }
+  if (m.key !== undefined && m.key !== "") { w.text(282, m.key); }
+  if (m.granted === true) { w.varint(288); w.varint(1); }
 }
 
 export function decodePendingOp(r: Reader, end: number): PendingOp {
@@ -6234,6 +6682,8 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
   let of_: number = 0;
   let started_: boolean = false;
   let propagates_: boolean = false;
+  let key_: string = "";
+  let granted_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -6255,11 +6705,13 @@ export function decodePendingOp(r: Reader, end: number): PendingOp {
       case 136: of_ = r.varint(); break;
       case 144: started_ = r.varint() !== 0; break;
       case 240: propagates_ = r.varint() !== 0; break;
+      case 282: key_ = r.text(end); break;
+      case 288: granted_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_, closePolicy: closePolicy_, of: of_, started: started_, propagates: propagates_ };
+  return { op: op_, kind: kind_, name: name_, input: input_, options: options_, attempt: attempt_, delivery: delivery_, dueMs: dueMs_, scheduledMs: scheduledMs_, heartbeat: heartbeat_, scheduledSeq: scheduledSeq_, lastFailure: lastFailure_, to: to_, closePolicy: closePolicy_, of: of_, started: started_, propagates: propagates_, key: key_, granted: granted_ };
 }
 
 export interface ShardHeader {
@@ -9210,6 +9662,7 @@ export interface HistoryRequest {
   follow: boolean;
   schedule: boolean;
   channel: boolean;
+  key: boolean;
 }
 export interface HistoryRequestInit {
   run?: string | undefined;
@@ -9217,6 +9670,7 @@ export interface HistoryRequestInit {
   follow?: boolean | undefined;
   schedule?: boolean | undefined;
   channel?: boolean | undefined;
+  key?: boolean | undefined;
 }
 
 export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
@@ -9225,6 +9679,7 @@ export function encodeHistoryRequest(w: Writer, m: HistoryRequestInit): void {
   if (m.follow === true) { w.varint(24); w.varint(1); }
   if (m.schedule === true) { w.varint(720); w.varint(1); }
   if (m.channel === true) { w.varint(728); w.varint(1); }
+  if (m.key === true) { w.varint(760); w.varint(1); }
 }
 
 export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
@@ -9233,6 +9688,7 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
   let follow_: boolean = false;
   let schedule_: boolean = false;
   let channel_: boolean = false;
+  let key_: boolean = false;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
@@ -9242,11 +9698,12 @@ export function decodeHistoryRequest(r: Reader, end: number): HistoryRequest {
       case 24: follow_ = r.varint() !== 0; break;
       case 720: schedule_ = r.varint() !== 0; break;
       case 728: channel_ = r.varint() !== 0; break;
+      case 760: key_ = r.varint() !== 0; break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_, channel: channel_ };
+  return { run: run_, fromSeq: fromSeq_, follow: follow_, schedule: schedule_, channel: channel_, key: key_ };
 }
 
 export interface HistoryChunk {
@@ -16490,7 +16947,12 @@ export type RunEvent =
   | { readonly kind: typeof EventKind.messagesAppended; readonly body: MessagesAppended }
   | { readonly kind: typeof EventKind.messagesDelivered; readonly body: MessagesDelivered }
   | { readonly kind: typeof EventKind.messagesExpired; readonly body: MessagesExpired }
-  | { readonly kind: typeof EventKind.channelClosed; readonly body: ChannelClosed };
+  | { readonly kind: typeof EventKind.channelClosed; readonly body: ChannelClosed }
+  | { readonly kind: typeof EventKind.keyClaimed; readonly body: KeyClaimed }
+  | { readonly kind: typeof EventKind.keySettled; readonly body: KeySettled }
+  | { readonly kind: typeof EventKind.keyReleased; readonly body: KeyReleased }
+  | { readonly kind: typeof EventKind.keyForgotten; readonly body: KeyForgotten }
+  | { readonly kind: typeof EventKind.activityGranted; readonly body: ActivityGranted };
 
 /** Writes the body that belongs to the event's kind. */
 export function encodeRunEvent(w: Writer, e: RunEvent): void {
@@ -16576,6 +17038,11 @@ export function encodeRunEvent(w: Writer, e: RunEvent): void {
     case 179: return encodeMessagesDelivered(w, e.body);
     case 180: return encodeMessagesExpired(w, e.body);
     case 181: return encodeChannelClosed(w, e.body);
+    case 189: return encodeKeyClaimed(w, e.body);
+    case 190: return encodeKeySettled(w, e.body);
+    case 191: return encodeKeyReleased(w, e.body);
+    case 192: return encodeKeyForgotten(w, e.body);
+    case 193: return encodeActivityGranted(w, e.body);
   }
 }
 
@@ -16663,6 +17130,11 @@ export function decodeRunEvent(kind: number, r: Reader, end: number): RunEvent |
     case 179: return { kind: EventKind.messagesDelivered, body: decodeMessagesDelivered(r, end) };
     case 180: return { kind: EventKind.messagesExpired, body: decodeMessagesExpired(r, end) };
     case 181: return { kind: EventKind.channelClosed, body: decodeChannelClosed(r, end) };
+    case 189: return { kind: EventKind.keyClaimed, body: decodeKeyClaimed(r, end) };
+    case 190: return { kind: EventKind.keySettled, body: decodeKeySettled(r, end) };
+    case 191: return { kind: EventKind.keyReleased, body: decodeKeyReleased(r, end) };
+    case 192: return { kind: EventKind.keyForgotten, body: decodeKeyForgotten(r, end) };
+    case 193: return { kind: EventKind.activityGranted, body: decodeActivityGranted(r, end) };
     default: return undefined;
   }
 }

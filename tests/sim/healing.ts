@@ -83,6 +83,7 @@ function checkEnd(sim: Simulation): void {
   journal.messages.checkEnd();
   journal.schedules.checkEnd();
   journal.children.checkEnd();
+  journal.keys.checkEnd();
   eachKeyOwnedOnce([...journal.shards.values()].map((each) => each.record));
   checkReplicas(sim, { isAll: true });
   logsAreEqual(sim);

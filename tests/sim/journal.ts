@@ -11,6 +11,7 @@ import { bunHasher, digest, nobleHasher } from "../hashers.ts";
 import { checkAppended, checkEvent, checkLease, fitsLease } from "./check/appended.ts";
 import { Channels } from "./check/channels.ts";
 import { Children } from "./check/children.ts";
+import { Keys } from "./check/keys.ts";
 import { Messages } from "./check/messages.ts";
 import { PlacementWatch } from "./check/placement.ts";
 import { Schedules } from "./check/schedules.ts";
@@ -76,6 +77,7 @@ export class Journal {
   readonly schedules = new Schedules();
   readonly channels = new Channels();
   readonly children = new Children();
+  readonly keys = new Keys();
   readonly placement = new PlacementWatch();
   /** Highest physical time that any machine can have. */
   clockBoundMs: () => number = () => Number.POSITIVE_INFINITY;
@@ -198,6 +200,7 @@ export class Journal {
     this.schedules.event(partition, e);
     this.channels.event(partition, e);
     this.children.event(partition, e);
+    this.keys.event(partition, e);
     partition.events.push(e);
     partition.model.fold(e);
     this.eventCount++;

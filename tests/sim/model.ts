@@ -37,6 +37,8 @@ export interface OpModel {
   sinceIndex: number;
   /** The current attempt does not begin before; 0 = at once. */
   dueMs: number;
+  /** It claims an idempotency key that did not grant it yet. */
+  isUngranted: boolean;
   /** Kind of the event that closed it; 0 = open. */
   closedBy: number;
 }
@@ -196,6 +198,14 @@ export class RunModel {
       case Kind.compensationFailed:
       case Kind.unwindEnded:
         this.unwind(e, event);
+        break;
+      case Kind.activityGranted:
+        this.grant(e, event.body.op);
+        break;
+      case Kind.keyClaimed:
+      case Kind.keySettled:
+      case Kind.keyReleased:
+      case Kind.keyForgotten:
         break;
       case Kind.compensationRetried:
       case Kind.activityRetried:
@@ -360,12 +370,17 @@ export class RunModel {
   }
 
   private open(e: JournalEvent, op: number, name: string, dueMs: number): void {
-    const o: OpModel = { op, opened: e, name, attempt: 1, delivery: 1, sinceIndex: e.index, dueMs, closedBy: 0 };
+    const o: OpModel = { op, opened: e, name, attempt: 1, delivery: 1, sinceIndex: e.index, dueMs, isUngranted: claims(e), closedBy: 0 };
     this.ops.set(op, o);
     const waiting = this.unclaimed.get(name) ?? 0;
     if (e.kind !== Kind.signalAwaited || waiting === 0) return;
     this.unclaimed.set(name, waiting - 1);
     o.closedBy = Kind.signalReceived;
+  }
+
+  private grant(e: JournalEvent, op: number): void {
+    const o = this.ops.get(op);
+    if (o !== undefined) Object.assign(o, { isUngranted: false, sinceIndex: e.index });
   }
 
   private retry(e: JournalEvent, body: { op: number; attempt: number; nextMs: number }): void {
@@ -393,3 +408,5 @@ export class RunModel {
     this.unclaimed.set(body.name, (this.unclaimed.get(body.name) ?? 0) + 1);
   }
 }
+
+const claims = ({ event }: JournalEvent): boolean => event.kind === Kind.activityScheduled && event.body.claim !== undefined;

@@ -199,6 +199,7 @@ export class SimNode {
           : { keptBytes: sim.workload.sealing.keptBytes, bytesOf: this.bytesOf, readThrough: () => asIndex(Number.MAX_SAFE_INTEGER) },
       orphanGraceMs: sim.workload.orphanGraceMs,
       idleMs: sim.workload.idleMs,
+      ...(sim.workload.keyRetentionMs === undefined ? {} : { keyRetentionMs: sim.workload.keyRetentionMs }),
     });
     this.planner = new PlannerLoop({ placement, options: sim.workload.plan });
     const sealing = this.sealingParts(stores, note);

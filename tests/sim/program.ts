@@ -76,11 +76,18 @@ export const channelOf = (program: number) => `n${program}`;
 /** Channels that programs know; the last one sums up. */
 export const channelNames = ["default:k0", "default:k1", "default:k2"] as const;
 export const sumChannel = "default:sum";
+/** The tree that `type` is of, where some of its activities have idempotency keys. */
+export const keyedOf = (type: string) => `k${type}`;
 
 /** The tree of a type. */
 export function programOf(type: string): Node {
   const known = programs.get(type);
   if (known !== undefined) return known;
+  if (type.startsWith("k")) {
+    const keyed = withKeys(programOf(type.slice(1)), new Prng(Number(type.slice(2)) * 3001 + 7));
+    programs.set(type, keyed);
+    return keyed;
+  }
   const prng = new Prng(Number(type.slice(1)) * 7919 + 13);
   const own: Node = { kind: "seq", of: list(prng, 1 + prng.below(4), () => node(prng, 3)) };
   const made = type.startsWith("q")
@@ -139,6 +146,22 @@ const channelled = (tree: Node, prng: Prng): Node =>
       : { kind: "read", to, max: prng.chance(0.3) ? 1 + prng.below(5) : 0, lingerMs: prng.chance(0.5) ? prng.below(800) : 0 };
     const kept: Node = prng.chance(0.3) ? use : { kind: "guard", body: use, cleanup: { kind: "sleep", ms: 1 }, swallows: true };
     return { kind: "seq", of: prng.chance(0.5) ? [kept, leaf] : [leaf, kept] };
+  });
+
+/** Keys of one activity each, over all programs. */
+const keysMax = 16;
+
+/** Half of the activities share a few keys; what those do belongs to the key, and some say another thing than the rest. */
+const withKeys = (tree: Node, prng: Prng): Node =>
+  withLeaves(tree, (leaf) => {
+    if (leaf.kind !== "activity" || prng.chance(0.5)) return leaf;
+    const key = prng.below(keysMax);
+    const own = new Prng(key * 101 + 11);
+    const isFatal = own.chance(0.1);
+    const plan: Plan = { ms: own.below(own.chance(0.5) ? 30 : 600), fails: own.below(3), hangs: 0, isFatal, beatMs: 0 };
+    const name = activityNames[key % activityNames.length] as string;
+    const options = { ...leaf.options, startToCloseMs: 0, heartbeatMs: 0, idempotencyKey: `key-${key}` };
+    return { kind: "activity", name, plan: prng.chance(0.05) ? { ...plan, ms: plan.ms + 1 } : plan, options };
   });
 
 const childNames = 10;

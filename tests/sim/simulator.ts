@@ -8,7 +8,7 @@ import { EventKind as Kind } from "#proto";
 import { beginChannels } from "./channels.ts";
 import type { ClientReply, SimulatedClient } from "./client.ts";
 import { heal } from "./healing.ts";
-import { bundles, channelOf, codeOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
+import { bundles, channelOf, codeOf, keyedOf, sagaOf, signalNames, streamOf, typeOf } from "./program.ts";
 import { beginSchedules } from "./schedules.ts";
 import { Simulation, type SimulationOptions } from "./simulation.ts";
 import { askPlacement, one, repeat } from "./strikes.ts";
@@ -183,7 +183,12 @@ function startSomething(sim: Simulation): void {
   );
 }
 
-function typeFor({ undoes, streams, spawns, channels }: Workload, program: number): string {
+function typeFor(workload: Workload, program: number): string {
+  const type = plainTypeFor(workload, program);
+  return workload.keys && program % 5 > 0 ? keyedOf(type) : type;
+}
+
+function plainTypeFor({ undoes, streams, spawns, channels }: Workload, program: number): string {
   if (channels && program % 5 > 1) return channelOf(program);
   if (undoes && program % 3 > 0) return sagaOf(program);
   return streams && program % 4 > 0 ? streamOf(program) : typeOf(program, spawns);

@@ -117,6 +117,10 @@ export interface Workload {
   readonly channels: boolean;
   /** Whether some of its programs yield chunks, and clients consume them. */
   readonly streams: boolean;
+  /** Whether some of its activities have idempotency keys. */
+  readonly keys: boolean;
+  /** How long those keep their results; undefined = for as long as in production. */
+  readonly keyRetentionMs: number | undefined;
 }
 
 /** Drawn apart: seeds that are remembered for what they found do as they did. */
@@ -132,6 +136,13 @@ export const spawns = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4
 export const streams = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 1009).chance(0.25);
 
 export const channels = (seed: number): boolean => new Prng(Math.imul(seed, 0x27d4eb2f) ^ 4099).chance(0.3);
+export const keys = (seed: number): boolean => new Prng(Math.imul(seed, 0x85ebca6b) ^ 4093).chance(0.35);
+
+/** Short enough that keys are forgotten and executed anew. */
+function drawKeyRetention(seed: number): number | undefined {
+  const prng = new Prng(Math.imul(seed, 0xc2b2ae35) ^ 4099);
+  return prng.chance(0.5) ? 1000 + prng.below(60_000) : undefined;
+}
 
 /** A cluster of one node has nothing to move and nobody to lose. */
 const severalOnly: ReadonlySet<string> = new Set(["partition", "asymmetricPartition", "diskLost", "move", "transfer"]);
@@ -203,5 +214,7 @@ export function drawWorkload(seed: number, prng: Prng): Workload {
     undoes: undoes(seed),
     streams: streams(seed),
     channels: channels(seed),
+    keys: keys(seed),
+    keyRetentionMs: drawKeyRetention(seed),
   };
 }

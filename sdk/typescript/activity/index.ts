@@ -38,7 +38,7 @@ export interface ActivityContext {
   readonly activity: string;
   /** Which execution this is, from 1. */
   readonly attempt: number;
-  /** The same for all attempts of this activity, and for no other. */
+  /** The call's own key, or one that is unique to it: the same for all its attempts. */
   readonly idempotencyKey: string;
   /** Aborted, with one of the errors above as reason, when the result is no longer wanted. */
   readonly signal: AbortSignal;

@@ -255,10 +255,10 @@ export class HopClient {
 
   /** Canonical event bytes of a run in order. Goes on after a lost connection where it stopped. */
   async *history(run: string, options: HistoryOptions = {}): AsyncGenerator<HistoryChunk> {
-    const { follow = false, schedule = false, channel = false } = options;
+    const { follow = false, schedule = false, channel = false, key = false } = options;
     let fromSeq = options.fromSeq ?? 0;
     for await (const chunk of this.resuming(() =>
-      stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule, channel }),
+      stream(this.channel, clientMethods.getHistory, { run, fromSeq, follow, schedule, channel, key }),
     )) {
       fromSeq += chunk.event.length;
       yield chunk;

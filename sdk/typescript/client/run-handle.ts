@@ -16,6 +16,8 @@ export interface HistoryOptions {
   /** Of the schedule, or the channel, with that address. */
   readonly schedule?: boolean;
   readonly channel?: boolean;
+  /** Of the activity's idempotency key with that address, `namespace:activity:key`. */
+  readonly key?: boolean;
 }
 
 /** Something that a run's code yielded. */

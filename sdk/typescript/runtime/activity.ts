@@ -29,7 +29,11 @@ export interface ActivityOptions {
   readonly scheduleToCloseMs?: number;
   /** An execution that gives no sign of life for so long counts as failed. Left out: none is expected. */
   readonly heartbeatMs?: number;
-  /** Key that is handed to every execution, for the receiving service to recognise repetitions by. */
+  /**
+   * Calls of this activity with this key, in all runs of the namespace, are one execution, whose result all of them are
+   * given; a success is kept for seven days. Another input with the same key is an `IdempotencyKeyReusedError`. It is
+   * handed to every attempt, for the receiving service to recognise repetitions by. Left out: each call is its own.
+   */
   readonly idempotencyKey?: string;
 }
 

@@ -4,7 +4,7 @@ import { MessageKind } from "#proto";
 
 const short = (partition: string) => partition.replace(/^run\//, "");
 
-function messageText({ number, kind, name, op, failure }: Message): string {
+function messageText({ number, kind, name, op, failure, reason }: Message): string {
   switch (kind) {
     case MessageKind.signal:
       return `${number} signal ${name}`;
@@ -14,6 +14,14 @@ function messageText({ number, kind, name, op, failure }: Message): string {
       return `${number} wait cancelled for op ${op}`;
     case MessageKind.result:
       return `${number} result ${failure === undefined ? "done" : failure.type} for op ${op}`;
+    case MessageKind.claim:
+      return `${number} claim for op ${op}`;
+    case MessageKind.granted:
+      return `${number} granted to op ${op}`;
+    case MessageKind.keyDone:
+      return `${number} op ${op} done`;
+    case MessageKind.keyReleased:
+      return `${number} op ${op} releases: ${reason}`;
     default:
       return `${number} kind ${kind}`;
   }

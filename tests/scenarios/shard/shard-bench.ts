@@ -169,7 +169,8 @@ export class ShardBench {
   }
 
   describe(run: string): string {
-    const found = this.machine.describe(`run/${run}` as Partition);
+    const partition = run.includes("/") ? run : `run/${run}`;
+    const found = this.machine.describe(partition as Partition);
     if (found === undefined) return "no such run";
     const { summary, size, pending, queue } = found;
     const state = `generation ${summary?.generation} status ${summary?.status} size ${size}${summary?.note === "" ? "" : ` note ${summary?.note}`}${summary?.searchable === "{}" ? "" : ` searchable ${summary?.searchable}`}`;
@@ -291,7 +292,12 @@ function bodyText({ kind, body }: RunEvent): string {
     case EventKind.activityFailed:
       return ` op ${body.op} attempt ${body.attempt} ${body.failure?.type}`;
     case EventKind.activityCompleted:
-      return ` op ${body.op} attempt ${body.attempt}`;
+      return ` op ${body.op} attempt ${body.attempt}${body.by === undefined ? "" : ` by ${body.by.partition} op ${body.by.op}`}`;
+    case EventKind.keyClaimed:
+      return ` by ${body.from} op ${body.op}: ${["", "granted", "waits", "settled"][body.outcome]}`;
+    case EventKind.keySettled:
+    case EventKind.keyReleased:
+      return ` by ${body.from} op ${body.op}`;
     case EventKind.timerStarted:
       return ` op ${body.op} due ${body.dueMs - epochMs}`;
     case EventKind.signalReceived:

@@ -14,7 +14,7 @@ function commandOf(line: string): CommandInit {
   const args = new Map(rest.map((word) => word.split("=") as [string, string]));
   switch (what) {
     case "activity":
-      return { kind: CommandKind.activity, op: Number(op), name, payload: payload("{}"), options: optionsOf(args) };
+      return { kind: CommandKind.activity, op: Number(op), name, payload: payload(args.get("input") ?? "{}"), options: optionsOf(args) };
     case "timer":
       return { kind: CommandKind.timer, op: Number(op), durationMs: Number(name) };
     case "signal":
@@ -47,6 +47,7 @@ function optionsOf(args: ReadonlyMap<string, string>): ActivityOptionsInit {
     startToCloseMs: number("startToClose"),
     scheduleToCloseMs: number("scheduleToClose"),
     heartbeatMs: number("heartbeat"),
+    idempotencyKey: args.get("key") ?? "",
   };
 }
 
@@ -158,7 +159,7 @@ function workerVerb(bench: ShardBench, d: Directive): string {
     case "failed": {
       const outcome =
         d.cmd === "done"
-          ? { result: payload("1") }
+          ? { result: payload(get("result") || "1") }
           : { failure: { type: get("type") || "Error", message: "as told", nonRetryable: d.args.has("final") } };
       const item = bench.fromWorker(worker, { kind: "taskDone", value: { token, ...outcome } });
       return item.kind === "taskDone" ? bench.step({ kind: "task-done", session: item.session, message: item.value }) : "";

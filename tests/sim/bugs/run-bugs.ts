@@ -1,6 +1,9 @@
 /** Bugs of runs and of the workers that execute them. */
 import { bug, type PlantedBug } from "./planted-bug.ts";
 
+/** Seeds whose programs use idempotency keys. */
+const keyed = [3, 4, 9, 15, 16, 18, 23, 26];
+
 export const runBugs: readonly PlantedBug[] = [
   bug(
     "no-fencing",
@@ -62,9 +65,9 @@ export const runBugs: readonly PlantedBug[] = [
   bug(
     "completed-twice",
     "A completed activity stays open",
-    "core/run/apply.ts",
-    "run.pending.delete(event.body.op);",
-    "if (event.kind !== Kind.activityCompleted) run.pending.delete(event.body.op);",
+    "core/run/idempotency.ts",
+    "  run.pending.delete(op);\n",
+    "  if (event.kind !== EventKind.activityCompleted) run.pending.delete(op);\n",
     ["operationsOnce", "staleTokenNeverCommits", "endsInTime"],
   ),
   bug(
@@ -293,6 +296,33 @@ export const runBugs: readonly PlantedBug[] = [
     "{ live: 0, waiting",
     ["overlapKept"],
     [20],
+  ),
+  bug(
+    "key-granted-again",
+    "A key that is held is granted to the next one too",
+    "core/run/idempotency.ts",
+    "return claimed(KeyOutcome.waits);",
+    "return claimed(KeyOutcome.granted);",
+    ["keyExecutedOnce"],
+    keyed,
+  ),
+  bug(
+    "key-kept-by-ended-run",
+    "A run that ends keeps the keys that it claimed",
+    "core/run/apply.ts",
+    "  releaseKeys(run);\n",
+    "",
+    ["keysReleased", "endsInTime", "keyExecutedOnce"],
+    keyed,
+  ),
+  bug(
+    "offered-ungranted",
+    "An activity does not wait for its key",
+    "core/shard/tasks.ts",
+    "if (!isUngranted(o)) offer(ctx, live, o);",
+    "offer(ctx, live, o);",
+    ["dispatchImpliesCommitted", "keyExecutedOnce"],
+    keyed,
   ),
   bug(
     "unwind-oldest-first",

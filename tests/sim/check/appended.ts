@@ -1,7 +1,7 @@
 /**
  * What must hold of every event when it is committed, given everything before it in its partition.
  */
-import { bytesEqual, isCarriedByCore, limits, toHex } from "#core/base";
+import { bytesEqual, isCarriedByCore, isKey, limits, toHex } from "#core/base";
 import type { RunEvent } from "#core/run";
 import { EventKind as Kind, type LeaseGranted } from "#proto";
 import type { PartitionJournal } from "../journal.ts";
@@ -25,7 +25,8 @@ export function checkAppended(e: JournalEvent, clockBoundMs: number): void {
 export function checkEvent(at: PartitionJournal, e: JournalEvent, previous: Previous): void {
   chainAndMmrUnbroken(at, e, previous);
   hlcStrictlyIncreases(at.model, e);
-  // What else holds of schedules and channels is in files of their own.
+  // What else holds of schedules, channels and keys is in files of their own.
+  if (isKey(e.partition)) return;
   if (isCarriedByCore(e.partition)) return operationsOnce(at.model, e);
   exactlyOneTerminalEvent(at.model, e);
   enqueueIdempotent(at.model, e);
@@ -239,7 +240,7 @@ export function staleTokenNeverCommits(model: RunModel, e: JournalEvent): void {
     () => `${e.partition} operation ${o.op} takes attempt ${event.body.attempt}, want ${o.attempt}`,
   );
   const mark = "result" in event.body ? event.body.result?.data : event.body.failure?.details?.data;
-  if (mark === undefined || e.issuer === "core") return;
+  if (mark === undefined || e.issuer === "core" || e.issuer === "key") return;
   const got = JSON.parse(new TextDecoder().decode(mark)) as ResultMark;
   const isNewest = got.attempt === o.attempt && got.delivery === o.delivery;
   claim(

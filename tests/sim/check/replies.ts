@@ -201,6 +201,7 @@ export class TokenLedger {
       claim(rule, model.generation > token.generation, () => `${key} is given out, but the log holds no such operation`);
       return false;
     }
+    claim(rule, !o.isUngranted, () => `${key} is given out before its idempotency key granted it`);
     const isOld = o.attempt > token.attempt || (o.attempt === token.attempt && o.delivery >= token.delivery);
     claim(rule, isOld, () => `${key} is given out as ${token.attempt}.${token.delivery}, committed is ${o.attempt}.${o.delivery}`);
     if (token.attempt > 1 && o.attempt === token.attempt)

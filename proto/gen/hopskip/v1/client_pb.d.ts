@@ -1483,6 +1483,13 @@ export declare type HistoryRequest = Message<"hopskip.v1.HistoryRequest"> & {
    * @generated from field: bool channel = 91;
    */
   channel: boolean;
+
+  /**
+   * `run` is the address of an activity's idempotency key, whose history is wanted.
+   *
+   * @generated from field: bool key = 95;
+   */
+  key: boolean;
 };
 
 /**

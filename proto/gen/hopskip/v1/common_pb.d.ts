@@ -309,6 +309,34 @@ export declare type StartedBy = Message<"hopskip.v1.StartedBy"> & {
 export declare const StartedBySchema: GenMessage<StartedBy>;
 
 /**
+ * The operation of a partition's generation that claims an activity's idempotency key.
+ *
+ * @generated from message hopskip.v1.KeyClaimant
+ */
+export declare type KeyClaimant = Message<"hopskip.v1.KeyClaimant"> & {
+  /**
+   * @generated from field: string partition = 1;
+   */
+  partition: string;
+
+  /**
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+};
+
+/**
+ * Describes the message hopskip.v1.KeyClaimant.
+ * Use `create(KeyClaimantSchema)` to create a new message.
+ */
+export declare const KeyClaimantSchema: GenMessage<KeyClaimant>;
+
+/**
  * gRPC addresses of the live members of the cluster.
  *
  * @generated from message hopskip.v1.Nodes

@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Identity, Payload, StartedBy, StartOrder } from "./common_pb.js";
+import type { ActivityOptions, Failure, Identity, KeyClaimant, Payload, StartedBy, StartOrder } from "./common_pb.js";
 import type { ScheduleConfig, ScheduleNext, ScheduleWaiting } from "./schedule_pb.js";
 import type { ChannelConfig, Reduced } from "./channel_pb.js";
 
@@ -686,6 +686,13 @@ export declare type ActivityScheduled = Message<"hopskip.v1.ActivityScheduled"> 
    * @generated from field: hopskip.v1.ActivityOptions options = 4;
    */
   options?: ActivityOptions | undefined;
+
+  /**
+   * It has an idempotency key, which grants its execution; none = it is executed at once.
+   *
+   * @generated from field: hopskip.v1.KeyClaim claim = 9;
+   */
+  claim?: KeyClaim | undefined;
 };
 
 /**
@@ -693,6 +700,65 @@ export declare type ActivityScheduled = Message<"hopskip.v1.ActivityScheduled"> 
  * Use `create(ActivityScheduledSchema)` to create a new message.
  */
 export declare const ActivityScheduledSchema: GenMessage<ActivityScheduled>;
+
+/**
+ * Message `number` to partition `to`, the key's.
+ *
+ * @generated from message hopskip.v1.KeyClaim
+ */
+export declare type KeyClaim = Message<"hopskip.v1.KeyClaim"> & {
+  /**
+   * @generated from field: string to = 1;
+   */
+  to: string;
+
+  /**
+   * @generated from field: uint64 number = 2;
+   */
+  number: bigint;
+
+  /**
+   * Of the activity's name and input: those who use a key again are to have the same.
+   *
+   * @generated from field: bytes input_hash = 3;
+   */
+  inputHash: Uint8Array;
+};
+
+/**
+ * Describes the message hopskip.v1.KeyClaim.
+ * Use `create(KeyClaimSchema)` to create a new message.
+ */
+export declare const KeyClaimSchema: GenMessage<KeyClaim>;
+
+/**
+ * The key that it claimed is its own from here on: it may be executed. `number` is that of the message
+ * from partition `from`.
+ *
+ * @generated from message hopskip.v1.ActivityGranted
+ */
+export declare type ActivityGranted = Message<"hopskip.v1.ActivityGranted"> & {
+  /**
+   * @generated from field: uint32 op = 1;
+   */
+  op: number;
+
+  /**
+   * @generated from field: string from = 2;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.ActivityGranted.
+ * Use `create(ActivityGrantedSchema)` to create a new message.
+ */
+export declare const ActivityGrantedSchema: GenMessage<ActivityGranted>;
 
 /**
  * @generated from message hopskip.v1.ActivityCompleted
@@ -717,6 +783,31 @@ export declare type ActivityCompleted = Message<"hopskip.v1.ActivityCompleted"> 
    * @generated from field: string worker = 4;
    */
   worker: string;
+
+  /**
+   * Of the message that tells its idempotency key the result; 0 = it was not executed under one.
+   *
+   * @generated from field: uint64 told = 9;
+   */
+  told: bigint;
+
+  /**
+   * It was not executed: its key had the result of `by` already, and said so by message `number` from
+   * partition `from`.
+   *
+   * @generated from field: string from = 10;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 11;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.KeyClaimant by = 12;
+   */
+  by?: KeyClaimant | undefined;
 };
 
 /**
@@ -748,6 +839,13 @@ export declare type ActivityFailed = Message<"hopskip.v1.ActivityFailed"> & {
    * @generated from field: string worker = 4;
    */
   worker: string;
+
+  /**
+   * Its idempotency key refused the claim: there is nothing to release.
+   *
+   * @generated from field: bool refused = 9;
+   */
+  refused: boolean;
 };
 
 /**
@@ -3329,6 +3427,159 @@ export declare type ChannelClosed = Message<"hopskip.v1.ChannelClosed"> & {
 export declare const ChannelClosedSchema: GenMessage<ChannelClosed>;
 
 /**
+ * Partitions `key/<namespace>:<activity>:<key>`: the idempotency key of an activity. From its first claim on
+ * until it is free again it is a generation. In all of these `number` is that of the message from partition
+ * `from`, 0 = a restore found it out; `op` and `generation` are the claimant's.
+ *
+ * @generated from message hopskip.v1.KeyClaimed
+ */
+export declare type KeyClaimed = Message<"hopskip.v1.KeyClaimed"> & {
+  /**
+   * @generated from field: string from = 1;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 2;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: string activity = 5;
+   */
+  activity: string;
+
+  /**
+   * @generated from field: string key = 6;
+   */
+  key: string;
+
+  /**
+   * @generated from field: bytes input_hash = 7;
+   */
+  inputHash: Uint8Array;
+
+  /**
+   * A `KeyOutcome`.
+   *
+   * @generated from field: uint32 outcome = 8;
+   */
+  outcome: number;
+};
+
+/**
+ * Describes the message hopskip.v1.KeyClaimed.
+ * Use `create(KeyClaimedSchema)` to create a new message.
+ */
+export declare const KeyClaimedSchema: GenMessage<KeyClaimed>;
+
+/**
+ * The activity was executed: whoever waits, and whoever claims the key within `keep_ms`, is told the result.
+ *
+ * @generated from message hopskip.v1.KeySettled
+ */
+export declare type KeySettled = Message<"hopskip.v1.KeySettled"> & {
+  /**
+   * @generated from field: string from = 1;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 2;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 5;
+   */
+  result?: Payload | undefined;
+
+  /**
+   * @generated from field: uint64 keep_ms = 6;
+   */
+  keepMs: bigint;
+};
+
+/**
+ * Describes the message hopskip.v1.KeySettled.
+ * Use `create(KeySettledSchema)` to create a new message.
+ */
+export declare const KeySettledSchema: GenMessage<KeySettled>;
+
+/**
+ * The claimant holds it no more, or waits for it no more: it failed for good, was withdrawn, or its run ended.
+ * Where it was held, the one that waited longest holds it now; where nobody waits, it is free.
+ *
+ * @generated from message hopskip.v1.KeyReleased
+ */
+export declare type KeyReleased = Message<"hopskip.v1.KeyReleased"> & {
+  /**
+   * @generated from field: string from = 1;
+   */
+  from: string;
+
+  /**
+   * @generated from field: uint64 number = 2;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 op = 3;
+   */
+  op: number;
+
+  /**
+   * @generated from field: uint32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: string reason = 5;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message hopskip.v1.KeyReleased.
+ * Use `create(KeyReleasedSchema)` to create a new message.
+ */
+export declare const KeyReleasedSchema: GenMessage<KeyReleased>;
+
+/**
+ * The time to keep the result is over: the key is free.
+ *
+ * @generated from message hopskip.v1.KeyForgotten
+ */
+export declare type KeyForgotten = Message<"hopskip.v1.KeyForgotten"> & {
+};
+
+/**
+ * Describes the message hopskip.v1.KeyForgotten.
+ * Use `create(KeyForgottenSchema)` to create a new message.
+ */
+export declare const KeyForgottenSchema: GenMessage<KeyForgotten>;
+
+/**
  * Numbers are for ever: a kind is never renumbered or reused.
  *
  * @generated from enum hopskip.v1.EventKind
@@ -3843,6 +4094,31 @@ export enum EventKind {
    * @generated from enum value: EVENT_KIND_CHANNEL_CLOSED = 181;
    */
   CHANNEL_CLOSED = 181,
+
+  /**
+   * @generated from enum value: EVENT_KIND_KEY_CLAIMED = 189;
+   */
+  KEY_CLAIMED = 189,
+
+  /**
+   * @generated from enum value: EVENT_KIND_KEY_SETTLED = 190;
+   */
+  KEY_SETTLED = 190,
+
+  /**
+   * @generated from enum value: EVENT_KIND_KEY_RELEASED = 191;
+   */
+  KEY_RELEASED = 191,
+
+  /**
+   * @generated from enum value: EVENT_KIND_KEY_FORGOTTEN = 192;
+   */
+  KEY_FORGOTTEN = 192,
+
+  /**
+   * @generated from enum value: EVENT_KIND_ACTIVITY_GRANTED = 193;
+   */
+  ACTIVITY_GRANTED = 193,
 }
 
 /**
@@ -3873,4 +4149,40 @@ export enum CompensationTrigger {
  * Describes the enum hopskip.v1.CompensationTrigger.
  */
 export declare const CompensationTriggerSchema: GenEnum<CompensationTrigger>;
+
+/**
+ * @generated from enum hopskip.v1.KeyOutcome
+ */
+export enum KeyOutcome {
+  /**
+   * @generated from enum value: KEY_OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Nobody holds it: the claimant may execute the activity.
+   *
+   * @generated from enum value: KEY_OUTCOME_GRANTED = 1;
+   */
+  GRANTED = 1,
+
+  /**
+   * Another one executes it.
+   *
+   * @generated from enum value: KEY_OUTCOME_WAITS = 2;
+   */
+  WAITS = 2,
+
+  /**
+   * It was executed, and the claimant is told its result.
+   *
+   * @generated from enum value: KEY_OUTCOME_SETTLED = 3;
+   */
+  SETTLED = 3,
+}
+
+/**
+ * Describes the enum hopskip.v1.KeyOutcome.
+ */
+export declare const KeyOutcomeSchema: GenEnum<KeyOutcome>;
 

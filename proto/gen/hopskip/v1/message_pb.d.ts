@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
-import type { Failure, Payload, StartOrder } from "./common_pb.js";
+import type { Failure, KeyClaimant, Payload, StartOrder } from "./common_pb.js";
 import type { Reduced } from "./channel_pb.js";
 
 /**
@@ -155,6 +155,20 @@ export declare type Message = Message$1<"hopskip.v1.Message"> & {
    * @generated from field: bool closed = 37;
    */
   closed: boolean;
+
+  /**
+   * Of a claim.
+   *
+   * @generated from field: hopskip.v1.KeyOrder claim = 40;
+   */
+  claim?: KeyOrder | undefined;
+
+  /**
+   * Of a result that a key tells: who executed the activity.
+   *
+   * @generated from field: hopskip.v1.KeyClaimant by = 41;
+   */
+  by?: KeyClaimant | undefined;
 };
 
 /**
@@ -162,6 +176,34 @@ export declare type Message = Message$1<"hopskip.v1.Message"> & {
  * Use `create(MessageSchema)` to create a new message.
  */
 export declare const MessageSchema: GenMessage<Message>;
+
+/**
+ * The idempotency key that an operation of the sender's claims.
+ *
+ * @generated from message hopskip.v1.KeyOrder
+ */
+export declare type KeyOrder = Message$1<"hopskip.v1.KeyOrder"> & {
+  /**
+   * @generated from field: string activity = 1;
+   */
+  activity: string;
+
+  /**
+   * @generated from field: string key = 2;
+   */
+  key: string;
+
+  /**
+   * @generated from field: bytes input_hash = 3;
+   */
+  inputHash: Uint8Array;
+};
+
+/**
+ * Describes the message hopskip.v1.KeyOrder.
+ * Use `create(KeyOrderSchema)` to create a new message.
+ */
+export declare const KeyOrderSchema: GenMessage<KeyOrder>;
 
 /**
  * All that a sender has not settled with a receiver, in order; bounded, so perhaps only the
@@ -393,6 +435,13 @@ export declare type OwedResult = Message$1<"hopskip.v1.OwedResult"> & {
    * @generated from field: hopskip.v1.Failure failure = 4;
    */
   failure?: Failure | undefined;
+
+  /**
+   * Of a key: who executed the activity.
+   *
+   * @generated from field: hopskip.v1.KeyClaimant by = 9;
+   */
+  by?: KeyClaimant | undefined;
 };
 
 /**
@@ -654,6 +703,34 @@ export enum MessageKind {
    * @generated from enum value: MESSAGE_KIND_DELIVERED = 17;
    */
   DELIVERED = 17,
+
+  /**
+   * Grant the sender's operation the key, or tell it the result that there is.
+   *
+   * @generated from enum value: MESSAGE_KIND_CLAIM = 23;
+   */
+  CLAIM = 23,
+
+  /**
+   * The operation holds the key.
+   *
+   * @generated from enum value: MESSAGE_KIND_GRANTED = 24;
+   */
+  GRANTED = 24,
+
+  /**
+   * The operation that holds the key was executed: `payload` is its result.
+   *
+   * @generated from enum value: MESSAGE_KIND_KEY_DONE = 25;
+   */
+  KEY_DONE = 25,
+
+  /**
+   * The operation needs the key no more.
+   *
+   * @generated from enum value: MESSAGE_KIND_KEY_RELEASED = 26;
+   */
+  KEY_RELEASED = 26,
 }
 
 /**

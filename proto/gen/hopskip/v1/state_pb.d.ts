@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ActivityOptions, Failure, Payload, StartedBy } from "./common_pb.js";
+import type { ActivityOptions, Failure, KeyClaimant, Payload, StartedBy } from "./common_pb.js";
 import type { Awaiter, InboxSender, OutboxPair, OwedResult } from "./message_pb.js";
 import type { DeadLetter, Ending } from "./client_pb.js";
 import type { ScheduleState } from "./schedule_pb.js";
@@ -327,6 +327,13 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
    * @generated from field: repeated hopskip.v1.ReadChannel reads = 92;
    */
   reads: ReadChannel[];
+
+  /**
+   * The partition is an idempotency key's, and not free: this is the rest of what it is.
+   *
+   * @generated from field: hopskip.v1.KeyState key = 95;
+   */
+  key?: KeyState | undefined;
 };
 
 /**
@@ -334,6 +341,60 @@ export declare type RunState = Message<"hopskip.v1.RunState"> & {
  * Use `create(RunStateSchema)` to create a new message.
  */
 export declare const RunStateSchema: GenMessage<RunState>;
+
+/**
+ * An idempotency key that is held, or whose activity was executed.
+ *
+ * @generated from message hopskip.v1.KeyState
+ */
+export declare type KeyState = Message<"hopskip.v1.KeyState"> & {
+  /**
+   * @generated from field: string activity = 1;
+   */
+  activity: string;
+
+  /**
+   * @generated from field: string key = 2;
+   */
+  key: string;
+
+  /**
+   * @generated from field: bytes input_hash = 3;
+   */
+  inputHash: Uint8Array;
+
+  /**
+   * Who executes the activity, or did.
+   *
+   * @generated from field: hopskip.v1.KeyClaimant holder = 4;
+   */
+  holder?: KeyClaimant | undefined;
+
+  /**
+   * Claims that wait, the next first.
+   *
+   * @generated from field: repeated hopskip.v1.KeyClaimant waiting = 5;
+   */
+  waiting: KeyClaimant[];
+
+  /**
+   * When it is forgotten; 0 = it is held, and has no result.
+   *
+   * @generated from field: uint64 forget_at_ms = 6;
+   */
+  forgetAtMs: bigint;
+
+  /**
+   * @generated from field: hopskip.v1.Payload result = 7;
+   */
+  result?: Payload | undefined;
+};
+
+/**
+ * Describes the message hopskip.v1.KeyState.
+ * Use `create(KeyStateSchema)` to create a new message.
+ */
+export declare const KeyStateSchema: GenMessage<KeyState>;
 
 /**
  * @generated from message hopskip.v1.OpenCall
@@ -835,6 +896,18 @@ export declare type PendingOp = Message<"hopskip.v1.PendingOp"> & {
    * @generated from field: bool propagates = 30;
    */
   propagates: boolean;
+
+  /**
+   * Of an activity with an idempotency key: the key's partition, and whether the key granted it.
+   *
+   * @generated from field: string key = 35;
+   */
+  key: string;
+
+  /**
+   * @generated from field: bool granted = 36;
+   */
+  granted: boolean;
 };
 
 /**
