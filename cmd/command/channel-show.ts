@@ -3,17 +3,17 @@ import { HopError, limits, type RunId, runOf, toHex } from "#core/base";
 import { type ChannelReader, type ChannelState, Reducer, RunStatus, type RunSummary, reducerName } from "#proto";
 import type { ChannelDescription } from "#sdk/client";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, InterruptedError, namespaceName, orInterrupted, parseCount, runId } from "../context.ts";
+import { type Context, type GlobalOptions, namespaceName, parseCount, runId } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { timeText } from "../event-text.ts";
 import { type ExitCode, exit } from "../failure.ts";
 import type { Output } from "../output.ts";
 import { inParallel } from "../parallel.ts";
-import { payloadBytes, type Remote, showPayload } from "../remote.ts";
-import { payloadJson } from "../shapes.ts";
+import type { Remote } from "../remote.ts";
 import { bytesText } from "../size.ts";
+import { printLines } from "../stream-lines.ts";
 import type { Column } from "../table.ts";
-import { safeJson, visible, visibleLines } from "../terminal.ts";
+import { visible, visibleLines } from "../terminal.ts";
 
 export interface ListOptions extends GlobalOptions {
   readonly limit?: string;
@@ -141,26 +141,11 @@ export async function channelRead(context: Context, options: ReadOptions, name: 
   const channel = runId(name, options, context.env);
   const fromOffset = parseCount(options.from, "from", { min: 0, max: Number.MAX_SAFE_INTEGER }) ?? 0;
   return withRemote(context, options, async (remote) => {
-    const { output } = context;
-    let next = fromOffset;
-    const items = remote.stream({ run: channel, channel: true, fromOffset, untilNow: options.follow !== true })[Symbol.asyncIterator]();
-    try {
-      for (;;) {
-        const { value: item, done } = await orInterrupted(context.interrupt, items.next());
-        if (done === true) return exit.ok;
-        if (item.kind !== "chunk") continue;
-        const { offset, chunk } = item.value;
-        next = offset + 1;
-        const bytes = await payloadBytes(remote, chunk);
-        if (output.isForPeople) showPayload(output, bytes);
-        else if (output.format === "ids") output.line(`${offset}`);
-        else output.line(safeJson({ offset, message: payloadJson(bytes) }));
-      }
-    } catch (error) {
-      if (error instanceof InterruptedError) output.say(`Stopped; \`hop channel read ${visible(channel)} --from ${next}\` goes on here`);
-      throw error;
-    } finally {
-      await items.return?.(undefined);
-    }
+    await printLines(context, remote, {
+      request: { run: channel, channel: true, fromOffset, untilNow: options.follow !== true },
+      field: "message",
+      again: (offset) => `hop channel read ${visible(channel)} --from ${offset}`,
+    });
+    return exit.ok;
   });
 }

@@ -5,11 +5,11 @@
 import { HopError } from "#core/base";
 import { type ResultReply, RunStatus } from "#proto";
 import { withRemote } from "../connect.ts";
-import { type Context, type GlobalOptions, InterruptedError, orInterrupted, runAddress } from "../context.ts";
+import { type Context, type GlobalOptions, runAddress } from "../context.ts";
 import { type ExitCode, exit, UsageError } from "../failure.ts";
-import { outcomeText, payloadBytes, type Remote, showPayload } from "../remote.ts";
-import { payloadJson } from "../shapes.ts";
-import { safeJson, visible } from "../terminal.ts";
+import { outcomeText, type Remote } from "../remote.ts";
+import { printLines } from "../stream-lines.ts";
+import { visible } from "../terminal.ts";
 
 export interface StreamOptions extends GlobalOptions {
   readonly from?: string;
@@ -34,28 +34,10 @@ interface Wanted {
 }
 
 async function print(context: Context, remote: Remote, { run, fromOffset }: Wanted): Promise<ExitCode> {
-  const { output } = context;
-  let next = fromOffset;
-  const items = remote.stream({ run, fromOffset })[Symbol.asyncIterator]();
-  try {
-    for (;;) {
-      const { value: item, done } = await orInterrupted(context.interrupt, items.next());
-      if (done === true) throw new HopError("INTERNAL", `The stream of ${run} ended without the run's end`);
-      if (item.kind === "end") return ended(context, run, item.value);
-      if (item.kind !== "chunk") continue;
-      const { offset, chunk } = item.value;
-      next = offset + 1;
-      const bytes = await payloadBytes(remote, chunk);
-      if (output.isForPeople) showPayload(output, bytes);
-      else if (output.format === "ids") output.line(`${offset}`);
-      else output.line(safeJson({ offset, chunk: payloadJson(bytes) }));
-    }
-  } catch (error) {
-    if (error instanceof InterruptedError) output.say(`Stopped; \`hop stream ${visible(run)} --from ${next}\` goes on here`);
-    throw error;
-  } finally {
-    await items.return?.(undefined);
-  }
+  const again = (offset: number) => `hop stream ${visible(run)} --from ${offset}`;
+  const end = await printLines(context, remote, { request: { run, fromOffset }, field: "chunk", again });
+  if (end === undefined) throw new HopError("INTERNAL", `The stream of ${run} ended without the run's end`);
+  return ended(context, run, end);
 }
 
 function ended({ output }: Context, run: string, { outcome }: ResultReply): ExitCode {

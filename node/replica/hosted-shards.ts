@@ -9,6 +9,7 @@ import type { ReplicaDigests } from "../cluster/verify.ts";
 import type { ShardHost } from "../shard/shard-host.ts";
 import { breath, type Timing } from "../timing.ts";
 import type { CommittedLog, ShardKeys } from "../visibility-pump.ts";
+import type { Group } from "./group.ts";
 import type { PlacementReplica } from "./placement-replica.ts";
 import type { Replicas } from "./replicas.ts";
 import type { ShardReplica } from "./shard-replica.ts";
@@ -24,12 +25,23 @@ export interface HostedShardsParts {
 }
 
 const handOverPollMs = 20;
+
+interface Reported {
+  /** Last index then, and when that was: what is between makes the rate. */
+  readonly index: number;
+  readonly atMs: number;
+  readonly leads: boolean;
+  readonly size: ShardSize | undefined;
+  /** What was reported, where nothing moved. */
+  readonly atRest: ShardLoadReport | undefined;
+}
+
 export class HostedShards implements LocalShards, ReplicaDigests {
   onLedChanged: LedChanged = () => {};
   private readonly parts: HostedShardsParts;
   private readonly hosts = new Map<ShardId, ShardHost>();
-  /** Last index of each shard at the last report, and when: what is between makes the rate. */
-  private readonly before = new Map<ShardId, { readonly index: number; readonly atMs: number }>();
+  /** Of each shard at the last report. */
+  private readonly before = new Map<ShardId, Reported>();
   private readonly sizes: ShardSizes;
 
   constructor(parts: HostedShardsParts) {
@@ -71,22 +83,37 @@ export class HostedShards implements LocalShards, ReplicaDigests {
     return sum;
   }
 
+  /** A shard at rest costs next to nothing: it stands as it stood a second ago. */
   loads(): Map<ShardId, ShardLoadReport> {
     const loads = new Map<ShardId, ShardLoadReport>();
     const nowMs = this.parts.timing.monotonicMs();
     for (const { shard, group } of this.parts.replicas().all()) {
       const { lastIndex, leads } = group;
-      const before = this.before.get(shard);
-      const seconds = before === undefined ? 0 : (nowMs - before.atMs) / 1000;
-      const eventsPerSecond = before === undefined || seconds <= 0 ? 0 : Math.max(lastIndex - before.index, 0) / seconds;
-      this.before.set(shard, { index: lastIndex, atMs: nowMs });
-      const lag = new Map([...group.status().progress].map(([node, { match }]) => [node, Math.max(lastIndex - match, 0)]));
       const size = leads ? this.sizes.of(shard) : unled;
-      if (size === undefined) continue;
-      const { bytes, partitions, splitAt } = size;
-      loads.set(shard, { leads, bytes, eventsPerSecond, partitions, lastIndex, lag, ...(splitAt === undefined ? {} : { splitAt }) });
+      const before = this.before.get(shard);
+      const isAsBefore = before?.index === lastIndex && before.leads === leads && before.size === size;
+      const atRest = isAsBefore ? before.atRest : undefined;
+      const load = atRest ?? this.loadOf(group, size, before && { index: before.index, seconds: (nowMs - before.atMs) / 1000 });
+      // Whoever is level with a log that has not grown stays so.
+      const isResting = load !== undefined && load.eventsPerSecond === 0 && [...load.lag.values()].every((entries) => entries === 0);
+      this.before.set(shard, { index: lastIndex, atMs: nowMs, leads, size, atRest: isResting ? load : undefined });
+      if (load !== undefined) loads.set(shard, load);
     }
     return loads;
+  }
+
+  private loadOf(
+    group: Group,
+    size: ShardSize | undefined,
+    before: { readonly index: number; readonly seconds: number } | undefined,
+  ): ShardLoadReport | undefined {
+    if (size === undefined) return undefined;
+    const { lastIndex, leads } = group;
+    const isKnown = before !== undefined && before.seconds > 0;
+    const eventsPerSecond = isKnown ? Math.max(lastIndex - before.index, 0) / before.seconds : 0;
+    const lag = new Map([...group.status().progress].map(([node, { match }]) => [node, Math.max(lastIndex - match, 0)]));
+    const { bytes, partitions, splitAt } = size;
+    return { leads, bytes, eventsPerSecond, partitions, lastIndex, lag, ...(splitAt === undefined ? {} : { splitAt }) };
   }
 
   async digest(shard: ShardId, index: number, behind: number): Promise<ReplicaDigestInit> {
