@@ -1,20 +1,11 @@
 /** Commands by which operators act on runs, named or chosen by a filter. */
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
+import { filterOptions } from "./filter-options.ts";
 import type { GrammarParts } from "./message-commands.ts";
-import { statusWords } from "./status.ts";
-
-export const runFilter = "which runs, such as \"customer = 'ann' AND total >= 100 AND started > '2026-01-31'\"";
 
 export function actCommands(workflow: Command, { sub, withOptions, handle }: GrammarParts): void {
   const act = (name: string, description: string) =>
-    sub(workflow, `${name} [run...]`, `${description} (- reads ids from standard input)`)
-      .optionsGroup("Runs that are not named:")
-      .option("--type <name>", "all of this workflow")
-      .option("--query <filter>", runFilter)
-      .addOption(new Option("--status <status>", "all of this status").choices(statusWords))
-      .option("--all", "all of the namespace")
-      .option("--yes", "without being asked, when a filter chose them")
-      .optionsGroup("Options:");
+    filterOptions(sub(workflow, `${name} [run...]`, `${description} (- reads ids from standard input)`));
   const reasoned = (command: Command) => withOptions(command.option("--reason <text>", "why, for the run's history"));
   const acts = () => import("./command/workflow-act.ts");
   handle(reasoned(act("cancel", "ask runs to stop; they clean up first")), async () => (await acts()).workflowCancel);

@@ -1,6 +1,7 @@
 /** Commands between a run and the world outside: signals, queries, method calls, its stream. Known below `hop` and below `hop workflow`. */
 import type { Command } from "commander";
 import type { Handler } from "./context.ts";
+import { filterOptions } from "./filter-options.ts";
 
 /** What the grammar lends to those who write a part of it. */
 export interface GrammarParts {
@@ -13,7 +14,7 @@ export interface GrammarParts {
 export function messageCommands(parent: Command, { sub, withOptions, handle }: GrammarParts): void {
   handle(
     withOptions(
-      sub(parent, "signal <run> <name>", "send a signal to a run")
+      filterOptions(sub(parent, "signal <run> [name]", "send a signal to a run; with a filter, `signal <name>` to all that it chooses"))
         .option("--input <json>", "the signal's value: JSON, @file, or - for standard input")
         .option("--id <id>", "sent again with the same id, the signal counts once"),
     ),

@@ -5,12 +5,13 @@
  * the command or after it.
  */
 import { Command, Option } from "commander";
-import { actCommands, runFilter } from "./act-commands.ts";
+import { actCommands } from "./act-commands.ts";
 import { channelCommands } from "./channel/grammar.ts";
 import type { Context, GlobalOptions, Handler } from "./context.ts";
 import { deploymentCommands } from "./deployment-commands.ts";
 import { dlqCommands } from "./dlq-commands.ts";
 import { type ExitCode, UsageError } from "./failure.ts";
+import { runFilter } from "./filter-options.ts";
 import { messageCommands } from "./message-commands.ts";
 import { formats } from "./output.ts";
 import { runOptions } from "./run-options.ts";

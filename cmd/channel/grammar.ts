@@ -5,7 +5,7 @@ import type { GrammarParts } from "../message-commands.ts";
 
 function configOptions(command: Command): Command {
   return command
-    .option("--expire <duration>", "drop a message that some reader has not taken after so long (none is dropped when unset)")
+    .option("--expire <duration>", "drop a message that some reader has not taken after so long (0s and unset: none is dropped)")
     .option("--messages <count>", "messages that may wait for readers (65536 when unset); above it senders wait")
     .option("--bytes <size>", "bytes of messages that may wait, such as 16MiB (4MiB when unset)")
     .option("--note <text>", "for people");

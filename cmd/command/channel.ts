@@ -66,6 +66,8 @@ export function channelOpen(context: Context, options: OpenOptions, name: string
 }
 
 export function channelChange(context: Context, options: ConfigOptions, name: string): Promise<ExitCode> {
+  if (Object.keys(configOf(options)).length === 0)
+    throw new UsageError("Cannot change a channel: nothing was given", { next: "say what with --expire, --messages, --bytes or --note" });
   const channel = runId(name, options, context.env);
   const commandOf = async (remote: Remote): Promise<ChannelCommandInit> => {
     const { channel: state } = await remote.channels.describe(channel);
@@ -90,7 +92,7 @@ export async function channelSend(context: Context, options: SendOptions, name: 
   return withRemote(context, options, async (remote) => {
     const { output } = context;
     let first: number | undefined;
-    for (const part of partsOf(messages)) {
+    for (const part of partsOf(messages, await mostAtOnce(remote, channel))) {
       // Where the reply is lost, it is sent again, and is one sending.
       const id = options.id ?? `send-${randomUUID()}`;
       const { offset } = await remote.sendToChannel({ channel, kind: "send", value: { message: part.map((data) => ({ data })), id } });
@@ -109,7 +111,11 @@ export async function channelSend(context: Context, options: SendOptions, name: 
 }
 
 async function messagesOf({ input, lines, id }: SendOptions): Promise<Uint8Array[]> {
-  if (lines !== true) return [(await readInput(input)) ?? new TextEncoder().encode("null")];
+  if (lines !== true) {
+    const message = await readInput(input);
+    if (message !== undefined) return [message];
+    throw new UsageError("Cannot send: no message was given", { next: "give one with --input JSON, or many with --lines" });
+  }
   if (id !== undefined) throw new UsageError("Cannot use --id with --lines: it names one sending");
   const text = await linesOf(input);
   const messages = text.split("\n").filter((line) => line.trim() !== "");
@@ -130,11 +136,22 @@ function isJson(text: string): boolean {
   }
 }
 
-function* partsOf(messages: readonly Uint8Array[]): Generator<readonly Uint8Array[]> {
+/** A channel with a small bound is sent no more than that at one time. */
+async function mostAtOnce(remote: Remote, channel: string): Promise<number> {
+  try {
+    const { channel: state } = await remote.channels.describe(channel);
+    return Math.min(sentAtOnce, state?.config?.messagesMax || sentAtOnce);
+  } catch (error) {
+    if ((error as { reason?: string }).reason === "CHANNEL_NOT_FOUND") return sentAtOnce;
+    throw error;
+  }
+}
+
+function* partsOf(messages: readonly Uint8Array[], most: number): Generator<readonly Uint8Array[]> {
   let part: Uint8Array[] = [];
   let bytes = 0;
   for (const message of messages) {
-    if (part.length >= sentAtOnce || (part.length > 0 && bytes + message.length > limits.sendingBytesMax)) {
+    if (part.length >= most || (part.length > 0 && bytes + message.length > limits.sendingBytesMax)) {
       yield part;
       part = [];
       bytes = 0;

@@ -32,6 +32,7 @@ export const verbs = {
   pause: { name: "Pause", statuses: [RunStatus.running] },
   unpause: { name: "Unpause", statuses: [RunStatus.paused] },
   retry: { name: "Retry", statuses: [RunStatus.blocked] },
+  signal: { name: "Signal", statuses: openStatuses },
 } as const satisfies Record<string, Verb>;
 
 /** Who named no runs means those that fit the filter. Throws `UsageError` for both, or neither. */

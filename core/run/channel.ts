@@ -9,6 +9,7 @@
 import { limits, type Partition } from "#core/base";
 import {
   type ChannelConfig,
+  type ChannelSending,
   EventKind,
   type InboxTaken,
   MessageKind,
@@ -83,9 +84,23 @@ function applyAppended(run: Run, channel: Channel, body: MessagesAppended, timeM
   }
   if (reducer !== Reducer.none) channel.keptFrom = channel.nextOffset;
   if (body.id === "") return;
-  channel.sendings.push({ id: body.id, offset: body.offset });
+  channel.sendings.push({ id: body.id, offset: body.offset, count: body.message.length, digest: digestOf(body.message) });
   if (channel.sendings.length > limits.sendingsKept) channel.sendings.shift();
 }
+
+/** Tells other messages under an id that was used, as far as 32 bits can. */
+export function digestOf(messages: readonly Payload[]): number {
+  let sum = 0x811c9dc5;
+  for (const { data, ref } of messages) {
+    const bytes = ref?.sha256 ?? data;
+    for (let i = 0; i < bytes.length; i++) sum = Math.imul(sum ^ (bytes[i] as number), 0x01000193);
+    sum = Math.imul(sum ^ bytes.length, 0x01000193);
+  }
+  return sum >>> 0;
+}
+
+export const isSameSending = ({ count: counted, digest }: ChannelSending, messages: readonly Payload[]): boolean =>
+  counted === messages.length && digest === digestOf(messages);
 
 function applyDelivered(run: Run, { config, readers }: Channel, body: MessagesDelivered, timeMs: number): void {
   const { to, generation, op, offset, count: given, reduced, missed, closed } = body;

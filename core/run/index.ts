@@ -2,7 +2,7 @@
 export { type Claim, claimed, decideCompleted, decideFailed, decideSchedule, type Timeout, timeoutFailure } from "./activity.ts";
 export { applyEvent } from "./apply.ts";
 export { type BlobRef, blobsOf } from "./blob-refs.ts";
-export { applyReaderFact, isChannelOpen } from "./channel.ts";
+export { applyReaderFact, isChannelOpen, isSameSending } from "./channel.ts";
 export {
   availableTo,
   blankConfig,

@@ -14,6 +14,7 @@ import {
   inFlightFrom,
   isChannelOpen,
   isFull,
+  isSameSending,
   type Reader,
   toReduced,
   valueProblem,
@@ -166,12 +167,17 @@ const closed: Rejection = { reject: "CHANNEL_CLOSED", message: "it is closed" };
 
 function send(ctx: ShardContext, live: LiveRun, identity: Identity, { message, id }: ChannelSend): number | Rejection {
   const known = id === "" ? undefined : live.run.channel?.sendings.find((one) => one.id === id);
-  if (known !== undefined) return known.offset;
+  if (known !== undefined) return isSameSending(known, message) ? known.offset : otherSending(id);
   openFirst(ctx, live, identity);
   const refused = refuse(live, message);
   if (refused !== undefined) return refused;
   return append(ctx, live, { message, id, from: "", number: 0 }, identity);
 }
+
+const otherSending = (id: string): Rejection => ({
+  reject: "IDEMPOTENCY_CONFLICT",
+  message: `id ${JSON.stringify(id)} was used for other messages`,
+});
 
 /** Whoever is first to send to a name or to read it makes the channel. */
 export function openFirst(ctx: ShardContext, live: LiveRun, identity: IdentityInit): void {
@@ -208,13 +214,23 @@ function refuse({ run }: LiveRun, messages: readonly Payload[]): Rejection | und
     if (problem !== undefined) return { reject: "BAD_REQUEST", message: problem };
   }
   if (channel.config.reducer !== Reducer.none) return isFull(channel.total) ? tooManyMembers : undefined;
+  const { messagesMax } = boundsOf(channel);
+  if (messages.length > messagesMax) {
+    const message = `it lets ${messagesMax} messages wait, and is sent ${messages.length} at one time: send fewer`;
+    return { reject: "BAD_REQUEST", message };
+  }
   return refuseRoom(channel, { count: messages.length, bytes: messages.reduce((sum, message) => sum + weightOf(message), 0) });
 }
 
-/** One sending is taken whatever its size, where nothing waits. */
-function refuseRoom({ config, kept, keptBytes }: Channel, more: { readonly count: number; readonly bytes: number }): Rejection | undefined {
-  const messagesMax = config.messagesMax || limits.channelMessages;
-  const bytesMax = config.bytesMax || limits.channelBytes;
+const boundsOf = ({ config }: Channel) => ({
+  messagesMax: config.messagesMax || limits.channelMessages,
+  bytesMax: config.bytesMax || limits.channelBytes,
+});
+
+/** Where nothing waits, bytes are taken as they come: one message may be larger than all that may wait. */
+function refuseRoom(channel: Channel, more: { readonly count: number; readonly bytes: number }): Rejection | undefined {
+  const { kept, keptBytes } = channel;
+  const { messagesMax, bytesMax } = boundsOf(channel);
   if (kept.length === 0 || (kept.length + more.count <= messagesMax && keptBytes + more.bytes <= bytesMax)) return undefined;
   const message = `${kept.length} messages of ${keptBytes} bytes wait in it for readers, at most ${messagesMax} of ${bytesMax} bytes may`;
   return { reject: "BUFFER_FULL", message, retryAfterMs: limits.channelFullRetryMs };
@@ -227,7 +243,8 @@ const tooManyMembers: Rejection = {
 
 /** Takes what it can of the messages, which are the next ones of their sender; else says in how many milliseconds to try again. */
 export function takeForChannel(ctx: ShardContext, live: LiveRun, envelope: Envelope, messages: readonly Message[]): number {
-  openFirst(ctx, live, senderIdentity(envelope.from as Partition));
+  const isUsed = messages.some(({ kind }) => kind === MessageKind.publish || kind === MessageKind.read);
+  if (isUsed) openFirst(ctx, live, senderIdentity(envelope.from as Partition));
   let left = messages;
   for (let [message] = left; message !== undefined; [message] = left) {
     if (message.kind !== MessageKind.publish) {

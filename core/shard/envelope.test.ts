@@ -121,7 +121,7 @@ test("a receiver that knows nothing of the sender goes on behind what is settled
 test("an envelope that is not for this shard, or names no run, is refused and changes nothing", () => {
   const { machine, receive } = bench();
   const before = machine.lastIndex;
-  for (const wrong of [{ from: "x" }, { from: "run/nospace" }, { to: "chan/test:b" }])
+  for (const wrong of [{ from: "x" }, { from: "run/nospace" }, { to: "gate/test:b" }])
     expect(receive({ ...wrong, message: [message(1)] })).toMatchObject({ kind: "rejected", rejection: { reject: "BAD_REQUEST" } });
   machine.freeze({ into: asShardId(9) }, nowMs);
   expect(receive({ message: [message(1)] })).toMatchObject({ kind: "rejected", rejection: { reject: "STALE_EPOCH" } });

@@ -16763,31 +16763,41 @@ export function decodeKeptMessage(r: Reader, end: number): KeptMessage {
 export interface ChannelSending {
   id: string;
   offset: number;
+  count: number;
+  digest: number;
 }
 export interface ChannelSendingInit {
   id?: string | undefined;
   offset?: number | undefined;
+  count?: number | undefined;
+  digest?: number | undefined;
 }
 
 export function encodeChannelSending(w: Writer, m: ChannelSendingInit): void {
   if (m.id !== undefined && m.id !== "") { w.text(10, m.id); }
   if (m.offset !== undefined && m.offset !== 0) { w.varint(16); w.varint(m.offset); }
+  if (m.count !== undefined && m.count !== 0) { w.varint(24); w.varint(m.count); }
+  if (m.digest !== undefined && m.digest !== 0) { w.varint(32); w.varint(m.digest); }
 }
 
 export function decodeChannelSending(r: Reader, end: number): ChannelSending {
   let id_: string = "";
   let offset_: number = 0;
+  let count_: number = 0;
+  let digest_: number = 0;
   r.enter();
   while (r.at < end) {
     const tag = r.varint();
     switch (tag) {
       case 10: id_ = r.text(end); break;
       case 16: offset_ = r.varint(); break;
+      case 24: count_ = r.varint(); break;
+      case 32: digest_ = r.varint(); break;
       default: r.skip(tag, end);
     }
   }
   r.leave(end);
-  return { id: id_, offset: offset_ };
+  return { id: id_, offset: offset_, count: count_, digest: digest_ };
 }
 
 export interface ChannelReader {

@@ -75,6 +75,23 @@ describe("acts by filter", () => {
     await cli.ok(["workflow", "terminate", "other"]);
   }, 60_000);
 
+  test("a signal goes to all that a filter chooses, once each", async () => {
+    for (let i = 0; i < 3; i++) await cli.started("collects", "--instance", `box-${i}`);
+    const listed = async () =>
+      (await cli.ok(["workflow", "list", "--type", "collects", "--status", "running", "-o", "ids"])).trimEnd().split("\n");
+    await until(async () => ((await listed()).length === 3 ? true : undefined));
+    const asked = await cli.run(["signal", "item", "--type", "collects"]);
+    expect([asked.code, asked.stderr]).toEqual([2, expect.stringContaining("Signal 3 runs of collects in namespace default that are")]);
+    const send = (input: string, id: string) =>
+      cli.ok(["signal", "item", "--type", "collects", "--yes", "--input", input, "--id", id, "-o", "ids"]);
+    expect((await send("7", "all")).trimEnd().split("\n").sort()).toEqual(["default:box-0", "default:box-1", "default:box-2"]);
+    await send("7", "all");
+    await send('{"stop":true}', "end");
+    for (let i = 0; i < 3; i++) expect(await cli.ok(["workflow", "result", `box-${i}`])).toBe("[7]\n");
+    const nameless = await cli.run(["signal", "box-0"]);
+    expect([nameless.code, nameless.stderr]).toEqual([2, expect.stringContaining("the signal's name is missing")]);
+  }, 60_000);
+
   test("refuse what is unclear", async () => {
     const said = async (...args: string[]) => {
       const { code, stderr } = await cli.run(["workflow", ...args]);

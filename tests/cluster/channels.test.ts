@@ -131,6 +131,11 @@ test("hop channel: open, send, show, list, read, close, and what can't be done",
   await ok("send", "cli", "--lines", "--input", "@project/lines.jsonl");
   expect(await ok("read", "cli")).toBe('{"n": 1}\n{"n": 2}\n{"n": 3}\n');
   expect(await ok("read", "cli", "--from", "2", "-o", "jsonl")).toBe('{"offset":2,"message":{"n":3}}\n');
+  await ok("open", "ids");
+  expect(await ok("send", "ids", "--input", "1", "--id", "x", "-o", "ids")).toBe("0\n");
+  expect(await ok("send", "ids", "--input", "1", "--id", "x", "-o", "ids")).toBe("0\n");
+  expect(await refused("send", "ids", "--input", "2", "--id", "x")).toEqual([5, expect.stringContaining("IDEMPOTENCY_CONFLICT")]);
+  expect(await refused("send", "ids")).toEqual([2, expect.stringContaining("no message was given")]);
   expect(await refused("send", "cli", "--input", "4", "--timeout", "2s")).toEqual([
     6,
     expect.stringContaining("3 messages of 24 bytes wait in it"),

@@ -141,9 +141,15 @@ const channelled = (tree: Node, prng: Prng): Node =>
   withLeaves(tree, (leaf) => {
     if (prng.chance(0.3)) return leaf;
     const to = prng.chance(0.2) ? sumChannel : (channelNames[prng.below(channelNames.length)] as string);
-    const use: Node = prng.chance(0.5)
-      ? { kind: "publish", to }
-      : { kind: "read", to, max: prng.chance(0.3) ? 1 + prng.below(5) : 0, lingerMs: prng.chance(0.5) ? prng.below(800) : 0 };
+    const read: Node = {
+      kind: "read",
+      to,
+      max: prng.chance(0.3) ? 1 + prng.below(5) : 0,
+      lingerMs: prng.chance(0.5) ? prng.below(800) : 0,
+    };
+    // One that is given up may have been answered already: the next one is given that again.
+    const brief: Node = { kind: "race", of: [read, { kind: "sleep", ms: prng.below(60) }] };
+    const use: Node = prng.chance(0.4) ? { kind: "publish", to } : prng.chance(0.4) ? brief : read;
     const kept: Node = prng.chance(0.3) ? use : { kind: "guard", body: use, cleanup: { kind: "sleep", ms: 1 }, swallows: true };
     return { kind: "seq", of: prng.chance(0.5) ? [kept, leaf] : [leaf, kept] };
   });

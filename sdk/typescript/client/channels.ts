@@ -10,6 +10,7 @@ import {
   reducers,
 } from "#proto";
 import { clientMethods } from "#proto/descriptors";
+import { milliseconds } from "./milliseconds.ts";
 import { toPayload } from "./payload.ts";
 import { call, type Channel as Road } from "./rpc.ts";
 import type { Chunk } from "./run-handle.ts";
@@ -94,7 +95,11 @@ export class ChannelClient {
   }
 }
 
-const configOf = ({ reducer = "none", ...rest }: ChannelOptions): ChannelConfigInit => ({ ...rest, reducer: reducers[reducer] });
+const configOf = ({ reducer = "none", expireMs, ...rest }: ChannelOptions): ChannelConfigInit => ({
+  ...rest,
+  expireMs: milliseconds("expireMs", expireMs),
+  reducer: reducers[reducer],
+});
 
 /** One channel. */
 export class ChannelHandle<T = unknown> {

@@ -111,3 +111,18 @@ describe("a workflow", () => {
     expect(typed).toBeFunction();
   });
 });
+
+test("durations that are none are refused before anything is sent", async () => {
+  await using test = await TestNode.start();
+  await test.deploy();
+  const client = test.client();
+  const refused = (work: () => Promise<unknown>) => expect(work()).rejects.toThrow(RangeError);
+  for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
+    await refused(() => client.start("hold", 1, { deadlineMs: wrong }));
+    await refused(() => client.start("hold", 1, { instance: "b", contention: "queue", budgetMs: wrong }));
+    await refused(() => client.outcome("default:b", { waitMs: wrong }));
+    await refused(() => client.schedules.create("s", { workflow: "hold", everyMs: 1000, jitterMs: wrong }));
+    await refused(() => client.channels.open("c", { expireMs: wrong }));
+  }
+  expect((await client.list()).run).toHaveLength(0);
+});

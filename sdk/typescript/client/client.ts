@@ -26,6 +26,7 @@ import { ClusterClient } from "./cluster-client.ts";
 import { addressList, Endpoints } from "./endpoints.ts";
 import { HopError, MethodFailedError } from "./errors.ts";
 import { nameOf, type SignalType } from "./message-types.ts";
+import { milliseconds } from "./milliseconds.ts";
 import { completedValue, type Outcome, readOutcome } from "./outcome.ts";
 import { fromPayload, toPayload } from "./payload.ts";
 import { Pulse } from "./pulse.ts";
@@ -190,7 +191,8 @@ export class HopClient {
   }
 
   async outcome(run: string, options: WaitOptions & { readonly generation?: number } = {}): Promise<Outcome> {
-    const { waitMs = 0, generation = 0 } = options;
+    const { generation = 0 } = options;
+    const waitMs = milliseconds("waitMs", options.waitMs);
     const reply = await this.session.ask<"result">({ kind: "result", value: { run, waitMs, generation } }, true);
     return readOutcome(reply.outcome, this.fetchBlob);
   }
@@ -362,7 +364,7 @@ export class HopClient {
   private readonly fetchBlob = (sha256: Uint8Array) => this.blob(sha256);
 
   private send(workflow: WorkflowRef, input: unknown, options: StartOptions & { readonly awaitResult: boolean }): Promise<StartReply> {
-    const { instance, contention, overrideReason, budgetMs: requestBudgetMs, deadlineMs, bundle, awaitResult, signal } = options;
+    const { instance, contention, overrideReason, budgetMs, deadlineMs, bundle, awaitResult, signal } = options;
     let { idempotencyKey } = options;
     // Sent twice, a start must be one start. A made-up name belongs to it alone; where the caller
     // chose the name, a later start of the same name is told apart by a key.
@@ -375,9 +377,9 @@ export class HopClient {
       instance: name,
       contention,
       overrideReason,
-      requestBudgetMs,
+      requestBudgetMs: milliseconds("budgetMs", budgetMs),
       idempotencyKey,
-      deadlineMs,
+      deadlineMs: milliseconds("deadlineMs", deadlineMs),
       awaitResult,
       bundle,
       signal: signal && { name: signal.name, payload: toPayload(signal.value), id: signal.id ?? `s_${randomName()}` },

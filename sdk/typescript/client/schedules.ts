@@ -13,6 +13,7 @@ import {
   SkippedTime,
 } from "#proto";
 import { clientMethods } from "#proto/descriptors";
+import { milliseconds } from "./milliseconds.ts";
 import { toPayload } from "./payload.ts";
 import { type Channel, call, callOnce } from "./rpc.ts";
 import { type InputOf, typeName, type WorkflowRef } from "./workflow.ts";
@@ -84,12 +85,12 @@ function specOf(times: ScheduleTimes): ScheduleSpecInit {
     zone,
     skipped: SkippedTime[skipped],
     repeated: RepeatedTime[repeated],
-    everyMs,
-    offsetMs,
+    everyMs: milliseconds("everyMs", everyMs),
+    offsetMs: milliseconds("offsetMs", offsetMs),
     atMs: at.map((one) => one.getTime()).sort((a, b) => a - b),
     fromMs: from?.getTime(),
     untilMs: until?.getTime(),
-    jitterMs,
+    jitterMs: milliseconds("jitterMs", jitterMs),
   };
 }
 
@@ -97,8 +98,8 @@ function configOf<W extends WorkflowRef>(options: ScheduleOptions<W>): ScheduleC
   const { workflow, input, deadlineMs, overlap = "skip", catchUpMs, note } = options;
   return {
     spec: specOf(options),
-    action: { type: typeName(workflow), input: toPayload(input), deadlineMs },
-    policy: { overlap: overlapPolicies[overlap], catchUpMs },
+    action: { type: typeName(workflow), input: toPayload(input), deadlineMs: milliseconds("deadlineMs", deadlineMs) },
+    policy: { overlap: overlapPolicies[overlap], catchUpMs: milliseconds("catchUpMs", catchUpMs) },
     note,
   };
 }

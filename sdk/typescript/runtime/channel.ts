@@ -1,6 +1,7 @@
 /** Channels: messages between any senders and any readers, beside the histories of both. */
 import { checkAddress, checkDuration } from "./checks.ts";
 import { type ChannelRead, engine } from "./engine.ts";
+import { ChannelError } from "./errors.ts";
 
 /** Messages, and bytes of them, are kept by the channel; a read is given as many as fit one batch. */
 const messagesMax = 10_000;
@@ -68,20 +69,33 @@ export interface Channel<T> extends AsyncIterable<T> {
 export function channel<T = unknown>(address: string): Channel<T> {
   checkAddress(address, "channel");
   const read = (options: ReadOptions = {}) => engine("channel()").readChannel(address, checked(options));
+  /** What was read in the wrong way is there for who reads it in the right one. */
+  const refuse = (given: ChannelRead, why: string) => {
+    engine("channel()").unread(address, given);
+    return new ChannelError(address, "ChannelReadError", `Cannot read channel ${address} so: ${why}`);
+  };
+  const kept = (given: ChannelRead): ChannelRead => {
+    if ("value" in given && given.count > 0)
+      throw refuse(given, "it has a reducer, and keeps no messages: take what they came to with reduced()");
+    return given;
+  };
   return Object.freeze({
     address,
     send: (message: T) => engine("channel()").sendChannel(address, message),
     async read(options?: ReadOptions) {
-      const { offset, messages, missed, closed } = await read(options);
+      const { offset, messages, missed, closed } = kept(await read(options));
       return { offset, messages: messages as readonly T[], missed, closed };
     },
     async reduced<V>(options: Omit<ReadOptions, "max"> = {}) {
-      const { count, value, closed } = await read(options);
+      const given = await read(options);
+      if (!("value" in given) && given.messages.length > 0)
+        throw refuse(given, "it keeps messages, and has no reducer: take them with read(), or iterate over it");
+      const { count, value, closed } = given;
       return { count, value: count === 0 ? undefined : (value as V), closed };
     },
     async *[Symbol.asyncIterator]() {
       for (;;) {
-        const batch = await read();
+        const batch = kept(await read());
         let used = 0;
         try {
           for (const message of batch.messages) {
@@ -103,10 +117,10 @@ function behind(read: ChannelRead, used: number): ChannelRead {
   return { ...read, messages, count: messages.length, offset: read.offset + used, missed: 0, closed: read.closed && messages.length > 0 };
 }
 
-function checked({ max = 0, lingerMs = lingerMsDefault, timeoutMs }: ReadOptions) {
-  if (!Number.isInteger(max) || max < 0 || max > messagesMax)
+function checked({ max, lingerMs = lingerMsDefault, timeoutMs }: ReadOptions) {
+  if (max !== undefined && !(Number.isInteger(max) && max >= 1 && max <= messagesMax))
     throw new RangeError(`max is ${max}, want a whole number from 1 to ${messagesMax}`);
   const linger = checkDuration("lingerMs", lingerMs);
   if (linger > lingerMsMax) throw new RangeError(`lingerMs is ${lingerMs}, at most ${lingerMsMax} are allowed`);
-  return { max, lingerMs: linger, timeoutMs: timeoutMs === undefined ? undefined : checkDuration("timeoutMs", timeoutMs) };
+  return { max: max ?? 0, lingerMs: linger, timeoutMs: timeoutMs === undefined ? undefined : checkDuration("timeoutMs", timeoutMs) };
 }

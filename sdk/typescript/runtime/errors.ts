@@ -56,7 +56,7 @@ export class ChannelError extends Error {
   override name = "ChannelError";
   /** `namespace:name`. */
   readonly channel: string;
-  /** `ChannelClosedError`, `BadRequestError` for a value that it can't reduce, `ChannelBusyError`, `LimitError`. */
+  /** `ChannelClosedError`, `BadRequestError` for a value that it can't reduce, `ChannelBusyError`, `ChannelReadError` (read() where it reduces, reduced() where it does not), `LimitError`. */
   readonly type: string;
 
   constructor(channel: string, type: string, message: string) {

@@ -74,3 +74,18 @@ export const worker = durable(async (name: string) => {
   for await (const n of channel<number>(name)) sum += (await activity("double", n)) as number;
   return sum;
 });
+
+/** Reads in the wrong way, then in the right one. */
+export const confused = durable(async ({ name, reduces }: { name: string; reduces: boolean }) => {
+  const wrong = async () => (reduces ? channel(name).read() : channel(name).reduced());
+  const refused: string[] = [];
+  for (let i = 0; i < 2; i++) await wrong().catch((error: Error & { type: string }) => refused.push(error.type));
+  const right = reduces ? (await channel(name).reduced()).value : (await channel(name).read()).messages;
+  let range = "";
+  try {
+    await channel(name).read({ max: 0 });
+  } catch (error) {
+    range = (error as Error).name;
+  }
+  return { refused, right, range };
+});

@@ -174,6 +174,24 @@ test("messages whose time is over are dropped, and the reader is told how many i
   ]);
 });
 
+test("what is read in the wrong way is refused, and there for who reads it in the right one", async () => {
+  const env = await environment();
+  await env.channel("sum").open({ reducer: "sum" });
+  await env.channel("sum").sendAll([1, 2]);
+  await env.channel("kept").sendAll([1, 2]);
+  const want = { refused: ["ChannelReadError", "ChannelReadError"], range: "RangeError" };
+  expect(await env.run("confused", { name: "sum", reduces: true })).toEqual({ ...want, right: 3 });
+  expect(await env.run("confused", { name: "kept", reduces: false })).toEqual({ ...want, right: [1, 2] });
+});
+
+test("one sending is no larger than what may wait", async () => {
+  const env = await environment();
+  const numbers = env.channel<number>("numbers");
+  await numbers.open({ messagesMax: 2 });
+  await expect(numbers.sendAll([1, 2, 3])).rejects.toMatchObject({ reason: "BAD_REQUEST" });
+  expect(await numbers.sendAll([1, 2])).toBe(0);
+});
+
 test("one run reads a channel once at a time", async () => {
   const env = await environment();
   const run = await env.start("greedy", "numbers");

@@ -9,7 +9,7 @@ export const channelBugs: readonly PlantedBug[] = [
     'id === "" ? undefined : live.run.channel',
     'id !== "" ? undefined : live.run.channel',
     ["channelMessagesOnce"],
-    [11],
+    [29],
   ),
   bug(
     "unused-reduction-lost",

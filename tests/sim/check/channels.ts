@@ -111,6 +111,12 @@ export class Channels {
     const place = this.places.get(key);
     const isNext = place === undefined || offset - missed === place;
     claim(rule, isNext, () => `${e.partition} #${op} reads ${from} at ${offset}, ${missed} missed, behind ${place}`);
+    const mayMiss = missed === 0 || offset <= channel.droppedBefore;
+    claim(
+      rule,
+      mayMiss,
+      () => `${e.partition} #${op} misses ${missed} messages of ${from} before ${offset}, ${channel.droppedBefore} were dropped`,
+    );
     this.places.set(key, offset + count);
     this.counts.read += count;
     if (channel.reducer !== Reducer.none) return this.reduced(e, { channel, from, offset, count, value: reduced?.value ?? "" });

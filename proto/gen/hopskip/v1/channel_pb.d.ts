@@ -302,6 +302,18 @@ export declare type ChannelSending = Message<"hopskip.v1.ChannelSending"> & {
    * @generated from field: uint64 offset = 2;
    */
   offset: bigint;
+
+  /**
+   * Of its messages: how many, and a sum over their bytes.
+   *
+   * @generated from field: uint32 count = 3;
+   */
+  count: number;
+
+  /**
+   * @generated from field: uint32 digest = 4;
+   */
+  digest: number;
 };
 
 /**

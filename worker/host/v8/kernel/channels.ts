@@ -42,7 +42,7 @@ export const channelOperations: Pick<Engine, "sendChannel" | "readChannel" | "un
 
   unread(address, read) {
     const run = actingRun("a channel");
-    if (read.messages.length > 0 || read.closed) run.unread.set(fullAddress(run, address), read);
+    if (read.messages.length > 0 || read.closed || "value" in read) run.unread.set(fullAddress(run, address), read);
   },
 };
 
