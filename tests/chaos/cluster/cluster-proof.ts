@@ -5,6 +5,7 @@
  * linearizable, every acknowledged start and signal has to be in the audited history once, and
  * all replicas have to be equal.
  */
+import { until } from "../../until.ts";
 import { brokenPromises, provenHistory } from "../proof.ts";
 import type { Outages } from "./cluster-cases.ts";
 import type { Machines } from "./machines.ts";
@@ -36,11 +37,21 @@ export interface Proven {
 
 export type Strike = (machines: Machines, workload: Workload) => Promise<Outages>;
 
+/** The load goes on behind the faults for as long as these take: on a slow machine fewer would prove little. */
+const acksMin = 60;
+
+const ackCount = (observed: Iterable<Observed>): number => {
+  let count = 0;
+  for (const { call, endMs } of observed) if (endMs !== undefined && call.kind !== "read") count++;
+  return count;
+};
+
 /** Strikes a load, and holds what is left against what its clients saw. */
 export async function struck(machines: Machines, options: WorkloadOptions, strike: Strike): Promise<Proven & Outages> {
   const workload = new Workload(machines, options);
   try {
     const { outageMs } = await strike(machines, workload);
+    await until(() => ackCount(workload.observed) > acksMin, { what: `more than ${acksMin} acknowledgements` });
     return { ...(await proveCluster(machines, workload)), outageMs };
   } finally {
     workload.abandon();
@@ -67,7 +78,7 @@ export async function proveCluster(machines: Machines, workload: Workload): Prom
   await machines.hop.expectOk(["shard", "verify", "--all"], { server: machines });
   const answered = during.filter(({ endMs }) => endMs !== undefined);
   const reads = answered.filter(({ call }) => call.kind === "read").length;
-  return { runs: workload.runs.length, acks: answered.length - reads, open: during.length - answered.length, reads };
+  return { runs: workload.runs.length, acks: ackCount(answered), open: during.length - answered.length, reads };
 }
 
 /** Sends what may be missing of each run; its result must be the sum of its signals, each counted once. */
