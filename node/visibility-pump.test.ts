@@ -1,22 +1,10 @@
 import { expect, test } from "bun:test";
 import { asIndex, asShardId, type KeyRange, keyMax, type Partition, type ShardId } from "#core/base";
-import type { ListRequest } from "#proto";
 import { MemoryLogStore, Projector } from "#store";
 import { event, fixtureShard, RecordWriter } from "../store/event-fixture.ts";
+import { allRuns } from "../store/visibility/list-fixture.ts";
 import { keyOf } from "./cluster/shard-map.ts";
 import { VisibilityPump } from "./visibility-pump.ts";
-
-const all: ListRequest = {
-  namespace: "",
-  status: 0,
-  type: "",
-  limit: 0,
-  pageToken: "",
-  query: "",
-  schedules: false,
-  channels: false,
-  deadLetters: false,
-};
 
 class Town {
   readonly log = new MemoryLogStore();
@@ -50,7 +38,7 @@ class Town {
   }
 
   async names(ranges?: readonly KeyRange[]): Promise<string[]> {
-    return (await this.pump.list({ ...all, limit: 500 }, ranges)).run.map(({ run }) => run).sort();
+    return (await this.pump.list({ ...allRuns, limit: 500 }, ranges)).run.map(({ run }) => run).sort();
   }
 }
 
@@ -121,7 +109,7 @@ test("a child's records come behind its parent's split, an absorbed shard's befo
   // The child is known first, as when its replica is opened before the parent's is read.
   town.commits.set(asShardId(2), child.index);
   town.commit(fixtureShard, parent.index);
-  const done = async () => (await town.pump.list({ ...all, limit: 500, status: 2 })).run.map(({ run }) => `run/${run}`).sort();
+  const done = async () => (await town.pump.list({ ...allRuns, limit: 500, status: 2 })).run.map(({ run }) => `run/${run}`).sort();
   expect(await done()).toEqual([...moved].sort());
   child.change({ kind: "frozen", value: { into: 1 } });
   child.hand(parent, () => true);
@@ -132,7 +120,7 @@ test("a child's records come behind its parent's split, an absorbed shard's befo
   // Its replica is retired already: only its log is left.
   town.commits.delete(asShardId(2));
   town.commit(fixtureShard, parent.index);
-  expect((await town.pump.list({ ...all, limit: 500, status: 1 })).run).toHaveLength(20);
+  expect((await town.pump.list({ ...allRuns, limit: 500, status: 1 })).run).toHaveLength(20);
   expect(await done()).toEqual([...moved].sort());
   expect(town.faults).toEqual([]);
   await town.pump.close();

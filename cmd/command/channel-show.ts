@@ -1,5 +1,5 @@
 /** `hop channel list`, `show` and `read`. */
-import { HopError, limits, type RunId, runOf, toHex } from "#core/base";
+import { HopError, limits, type Partition, type RunId, runOf, toHex } from "#core/base";
 import { type ChannelReader, type ChannelState, Reducer, RunStatus, type RunSummary, reducerName } from "#proto";
 import type { ChannelDescription } from "#sdk/client";
 import { withRemote } from "../connect.ts";
@@ -83,7 +83,7 @@ function stateJson(id: RunId, state: ChannelState, waiting: number): object {
     messagesMax: config?.messagesMax || limits.channelMessages,
     bytesMax: config?.bytesMax || limits.channelBytes,
     note: config?.note ?? "",
-    readers: reader.map((one) => ({ run: runOf(one.partition as Parameters<typeof runOf>[0]), offset: one.offset, waits: one.op > 0 })),
+    readers: reader.map((one) => ({ run: runOf(one.partition as Partition), offset: one.offset, waits: one.op > 0 })),
   };
 }
 
@@ -131,7 +131,7 @@ function show(output: Output, { id, state, reply, isOpen }: Shown): void {
 }
 
 const readerColumns = (nextOffset: number): readonly Column<ChannelReader>[] => [
-  { title: "READER", value: ({ partition }) => runOf(partition as Parameters<typeof runOf>[0]) },
+  { title: "READER", value: ({ partition }) => runOf(partition as Partition) },
   { title: "HAS ALL BEFORE", value: ({ offset }) => `${offset}` },
   { title: "BEHIND", value: ({ offset }) => `${Math.max(0, nextOffset - offset)}` },
   { title: "STATE", value: ({ op }) => (op > 0 ? "waits" : "busy") },

@@ -95,11 +95,11 @@ export function deliveryDueMs(channel: Channel, reader: Reader): number {
   if (there === 0) return Number.POSITIVE_INFINITY;
   const { lingerMs, deliveredMs, deliveredCount, messagesMax } = reader;
   if (lingerMs === 0 || deliveredCount < limits.lingerFromCount) return 0;
+  // What messages come to is never full.
+  if (channel.config.reducer !== Reducer.none) return deliveredMs + lingerMs;
   // Where many come, twice as many as last time, so that a flood becomes few deliveries.
-  const most =
-    channel.config.reducer === Reducer.none ? (messagesMax === 0 ? limits.batchMessagesMax : messagesMax) : Number.POSITIVE_INFINITY;
-  const isFull = channel.keptBytes >= limits.batchBytesMax || there >= Math.min(most, deliveredCount * 2);
-  return isFull && most !== Number.POSITIVE_INFINITY ? 0 : deliveredMs + lingerMs;
+  const enough = Math.min(messagesMax || limits.batchMessagesMax, deliveredCount * 2);
+  return channel.keptBytes >= limits.batchBytesMax || there >= enough ? 0 : deliveredMs + lingerMs;
 }
 
 /** Messages that the reader does not have. */

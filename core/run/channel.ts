@@ -89,7 +89,7 @@ function applyAppended(run: Run, channel: Channel, body: MessagesAppended, timeM
 }
 
 /** Tells other messages under an id that was used, as far as 32 bits can. */
-export function digestOf(messages: readonly Payload[]): number {
+function digestOf(messages: readonly Payload[]): number {
   let sum = 0x811c9dc5;
   for (const { data, ref } of messages) {
     const bytes = ref?.sha256 ?? data;

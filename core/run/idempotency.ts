@@ -10,7 +10,7 @@
  * both. An operation that claims a key is not offered to workers before it is granted, and whatever
  * closes it tells the key, unless the key itself did.
  */
-import { limits, type Partition, type Reason } from "#core/base";
+import { bytesEqual, limits, type Partition, type Reason } from "#core/base";
 import {
   type ActivityCancelled,
   type ActivityCompleted,
@@ -167,15 +167,8 @@ function takeClaim({ key }: Run, from: Partition, { claim, number, op, generatio
   return claimed(KeyOutcome.waits);
 }
 
-function isSame(key: KeyState, claim: Pick<KeyState, "activity" | "key" | "inputHash">): boolean {
-  const { activity, inputHash } = claim;
-  return (
-    key.activity === activity &&
-    key.key === claim.key &&
-    key.inputHash.length === inputHash.length &&
-    key.inputHash.every((byte, at) => byte === inputHash[at])
-  );
-}
+const isSame = (a: KeyState, b: Pick<KeyState, "activity" | "key" | "inputHash">): boolean =>
+  a.activity === b.activity && a.key === b.key && bytesEqual(a.inputHash, b.inputHash);
 
 /** The operation that a key's event or message is about. */
 type Claiming = Pick<KeyClaimed, "from" | "op" | "generation">;

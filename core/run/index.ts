@@ -11,6 +11,7 @@ export {
   expiryMs,
   inFlightFrom,
   type Reader,
+  readerKey,
   saveChannel,
   weightOf,
 } from "./channel-state.ts";

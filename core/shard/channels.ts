@@ -16,6 +16,7 @@ import {
   isFull,
   isSameSending,
   type Reader,
+  readerKey,
   toReduced,
   valueProblem,
   weightOf,
@@ -30,6 +31,7 @@ import {
   type IdentityInit,
   type Message,
   MessageKind,
+  type MessagesAppended,
   type Payload,
   Reducer,
 } from "#proto";
@@ -37,7 +39,7 @@ import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
 import type { CommandOf } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import { takeFact } from "./message-facts.ts";
+import { recordTaken } from "./message-facts.ts";
 import { remind } from "./reminders.ts";
 import { reject, respond } from "./replies.ts";
 
@@ -71,7 +73,7 @@ function deliver(ctx: ShardContext, live: LiveRun, channel: Channel, reader: Rea
 
 /** How many messages from the offset on make one batch; at least one, where there is one. */
 function batchOf({ kept, keptFrom }: Channel, { messagesMax }: Reader, offset: number): number {
-  const most = Math.min(messagesMax === 0 ? limits.batchMessagesMax : messagesMax, limits.batchMessagesMax);
+  const most = Math.min(messagesMax || limits.batchMessagesMax, limits.batchMessagesMax);
   let bytes = 0;
   let count = 0;
   for (let at = offset - keptFrom; at < kept.length && count < most; at++) {
@@ -187,22 +189,10 @@ export function openFirst(ctx: ShardContext, live: LiveRun, identity: IdentityIn
   ctx.seal();
 }
 
-function append(
-  ctx: ShardContext,
-  live: LiveRun,
-  sending: Pick<Append, "message" | "id" | "from" | "number">,
-  identity: IdentityInit,
-): number {
+function append(ctx: ShardContext, live: LiveRun, sending: Omit<MessagesAppended, "offset">, identity: IdentityInit): number {
   const offset = nextOffset(live);
   ctx.append(live, { kind: EventKind.messagesAppended, body: { offset, ...sending } }, identity);
   return offset;
-}
-
-interface Append {
-  readonly message: Payload[];
-  readonly id: string;
-  readonly from: string;
-  readonly number: number;
 }
 
 /** Why the messages can't be taken, now or at all. */
@@ -259,7 +249,7 @@ export function takeForChannel(ctx: ShardContext, live: LiveRun, envelope: Envel
     );
     if (refused?.reject === "BUFFER_FULL") return refused.retryAfterMs ?? limits.channelFullRetryMs;
     if (refused === undefined) appendPublished(ctx, live, envelope, published);
-    else record(ctx, live, envelope, message, refused.reject);
+    else recordTaken(ctx, live, envelope, message, { ...readOf(message), refusal: refused.reject });
     left = left.slice(refused === undefined ? published.length : 1);
   }
   return 0;
@@ -298,29 +288,14 @@ export function takePublishedAgain(ctx: ShardContext, live: LiveRun, from: Parti
 }
 
 function takeReader(ctx: ShardContext, live: LiveRun, envelope: Envelope, message: Message): void {
-  const { channel } = live.run;
+  const { readers = new Map<string, Reader>() } = live.run.channel ?? {};
   const { kind, generation } = message;
-  const isNew = ![...(channel?.readers.values() ?? [])].some((r) => r.partition === envelope.from && r.generation === generation);
-  const isTooMany = kind === MessageKind.read && isNew && (channel?.readers.size ?? 0) >= limits.channelReadersMax;
+  const isNew = !readers.has(readerKey(envelope.from, generation));
+  const isTooMany = kind === MessageKind.read && isNew && readers.size >= limits.channelReadersMax;
   const isKnown = kind === MessageKind.read || kind === MessageKind.readCancelled || kind === MessageKind.leave;
-  record(ctx, live, envelope, message, isTooMany ? "BUFFER_FULL" : isKnown ? "" : "BAD_REQUEST");
+  recordTaken(ctx, live, envelope, message, { ...readOf(message), refusal: isTooMany ? "BUFFER_FULL" : isKnown ? "" : "BAD_REQUEST" });
   ctx.touch(live);
 }
 
-function record(ctx: ShardContext, live: LiveRun, { from: sender, settled }: Envelope, message: Message, refusal: string): void {
-  const { number, kind, op, generation, offset, count, lingerMs } = message;
-  takeFact(ctx, live, {
-    partition: live.partition,
-    sender,
-    number,
-    settled,
-    refusal,
-    kind,
-    op,
-    generation,
-    of: 0,
-    offset,
-    count,
-    lingerMs,
-  });
-}
+/** What a reader's message says of the read. */
+const readOf = ({ offset, count, lingerMs }: Message) => ({ offset, count, lingerMs });

@@ -24,7 +24,6 @@ import {
   now,
   type Partition,
   parseRunId,
-  type Reason,
   type Rejection,
   type Reply,
   type RequestId,
@@ -37,7 +36,7 @@ import type { ShardContext } from "./context.ts";
 import { senderIdentity } from "./identity.ts";
 import { afterKey } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
-import { forgetFact, takeFact } from "./message-facts.ts";
+import { forgetFact, recordTaken } from "./message-facts.ts";
 import { takeOrder } from "./orders.ts";
 
 /** What a sender said of its acks, at this node's time. Not recorded: a new leader asks again. */
@@ -141,7 +140,7 @@ function takeNext(ctx: ShardContext, live: LiveRun, envelope: Envelope, message:
     // A replica folds a record's facts before its events: what is taken next may be about who runs now.
     if (taken === "event") ctx.seal();
     else if ("retryMs" in taken) return taken.retryMs;
-    else recordTaken(ctx, live, envelope, { message, ...taken });
+    else recordTaken(ctx, live, envelope, message, { ...taken, refusal: taken.refusal ?? "" });
     return 0;
   }
   const decision = decideFor(ctx, live, from, message);
@@ -151,7 +150,7 @@ function takeNext(ctx: ShardContext, live: LiveRun, envelope: Envelope, message:
     // A grant that is given back is a message of its own, after those of the events before and before those of what follows.
     const isGrant = message.kind === MessageKind.granted;
     if (isGrant) ctx.seal();
-    recordTaken(ctx, live, envelope, { message, refusal: decision.refusal, of: 0 });
+    recordTaken(ctx, live, envelope, message, { refusal: decision.refusal ?? "" });
     if (isGrant) ctx.seal();
   }
   return 0;
@@ -166,19 +165,6 @@ function takeEvent(ctx: ShardContext, live: LiveRun, from: Partition, event: Run
 export function decideFor(ctx: ShardContext, live: LiveRun, from: Partition, message: Message): RunEvent | Taken | undefined {
   if (isKey(live.partition)) return decideTakeOfKey(live.run, from, message, ctx.keyRetentionMs);
   return decideTake(live.run, from, message);
-}
-
-interface TakenMessage {
-  readonly message: Message;
-  readonly refusal: Reason | undefined;
-  readonly of: number;
-}
-
-function recordTaken(ctx: ShardContext, live: LiveRun, envelope: Envelope, { message, refusal, of }: TakenMessage): void {
-  const { number, kind, op, generation } = message;
-  const { from: sender, settled } = envelope;
-  const nothing = { offset: 0, count: 0, lingerMs: 0 };
-  takeFact(ctx, live, { partition: live.partition, sender, number, settled, refusal: refusal ?? "", kind, op, generation, of, ...nothing });
 }
 
 /** Whoever replies says how far it has settled what it was sent. */

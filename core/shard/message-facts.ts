@@ -8,12 +8,14 @@
 import { assert, type Partition } from "#core/base";
 import { applyForgotten, applySettled, applyTaken } from "#core/run";
 import {
+  type Envelope,
   encodeInboxForgotten,
   encodeInboxTaken,
   encodeOutboxSettled,
   type InboxForgotten,
   type InboxTaken,
   type Record as LogRecord,
+  type Message,
   type OutboxSettled,
 } from "#proto";
 import type { ShardContext } from "./context.ts";
@@ -22,7 +24,18 @@ import type { LiveRun } from "./live-run.ts";
 /** Fields of `Record`. */
 const field = { taken: 8, settled: 9, forgotten: 10 } as const;
 
-export function takeFact(ctx: ShardContext, live: LiveRun, fact: InboxTaken): void {
+/** What is told of a message that was taken without an event. */
+type ToldOfTaken = Pick<InboxTaken, "refusal"> & Partial<Pick<InboxTaken, "of" | "offset" | "count" | "lingerMs">>;
+
+export function recordTaken(
+  ctx: ShardContext,
+  live: LiveRun,
+  { from, settled }: Pick<Envelope, "from" | "settled">,
+  { number, kind, op, generation }: Pick<Message, "number" | "kind" | "op" | "generation">,
+  told: ToldOfTaken,
+): void {
+  const blank = { of: 0, offset: 0, count: 0, lingerMs: 0 };
+  const fact: InboxTaken = { partition: live.partition, sender: from, number, settled, kind, op, generation, ...blank, ...told };
   ctx.appendFact(live, field.taken, encodeInboxTaken, fact);
   applyTaken(live.run, fact);
 }

@@ -29,7 +29,7 @@ import { senderIdentity } from "./identity.ts";
 import { decideFor } from "./inbox.ts";
 import { reclaim } from "./keys.ts";
 import type { LiveRun } from "./live-run.ts";
-import { forgetFact, settleFact, takeFact } from "./message-facts.ts";
+import { forgetFact, recordTaken, settleFact } from "./message-facts.ts";
 import { takeOrder } from "./orders.ts";
 import { settle } from "./outbox.ts";
 
@@ -233,15 +233,6 @@ function askAgain(met: Met): Pick<Reunited, "asked" | "refused"> {
 
 type Number = Pick<Message, "number" | "kind" | "op" | "generation"> & { readonly settled: number; readonly offset?: number };
 
-function take(receiver: ShardContext, { from, to }: Pick<Met, "from" | "to">, fact: Number): void {
-  takeFact(receiver, to, {
-    partition: to.partition,
-    sender: from.partition,
-    refusal: "",
-    of: 0,
-    offset: 0,
-    count: 0,
-    lingerMs: 0,
-    ...fact,
-  });
+function take(receiver: ShardContext, { from, to }: Pick<Met, "from" | "to">, { settled, offset = 0, ...message }: Number): void {
+  recordTaken(receiver, to, { from: from.partition, settled }, message, { refusal: "", offset });
 }

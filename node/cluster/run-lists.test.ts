@@ -4,6 +4,7 @@ import { asIndex, asNodeId, asShardId, type Epoch, type HopError, keyMax } from 
 import type { ListRequest, RunSummary } from "#proto";
 import { MemoryLogStore, Projector } from "#store";
 import { event, RecordWriter } from "../../store/event-fixture.ts";
+import { allRuns } from "../../store/visibility/list-fixture.ts";
 import { until } from "../../tests/until.ts";
 import { realTiming } from "../timing.ts";
 import { VisibilityPump } from "../visibility-pump.ts";
@@ -12,17 +13,7 @@ import { RunLists } from "./run-lists.ts";
 import { ScriptedShard } from "./scripted-shard-fixture.ts";
 import { ShardMap } from "./shard-map.ts";
 
-const all: ListRequest = {
-  namespace: "",
-  status: 0,
-  type: "",
-  limit: 100,
-  pageToken: "",
-  query: "",
-  schedules: false,
-  channels: false,
-  deadLetters: false,
-};
+const all: ListRequest = { ...allRuns, limit: 100 };
 const shards = 4;
 const rangeOfShard = (shard: number) => ({ first: ((shard - 1) * (keyMax + 1)) / shards, last: (shard * (keyMax + 1)) / shards - 1 });
 const names = Array.from({ length: 60 }, (_, i) => `default:run-${i}`);

@@ -10,6 +10,7 @@ import {
   type StartRequestInit,
   toBytes,
 } from "#proto";
+import { allRuns } from "../../store/visibility/list-fixture.ts";
 import {
   checkAddress,
   checkBlobHash,
@@ -145,20 +146,9 @@ describe("requests to a run", () => {
   });
 
   test("lists, deployments and blobs are bounded", () => {
-    const list = {
-      namespace: "",
-      status: 0,
-      type: "",
-      limit: 0,
-      pageToken: "",
-      query: "",
-      schedules: false,
-      channels: false,
-      deadLetters: false,
-    };
-    expect(checkList(list).limit).toBe(100);
-    expect(refusal(() => checkList({ ...list, limit: 1001, deadLetters: false })).message).toContain("at most 1000");
-    expect(refusal(() => checkList({ ...list, status: 99 })).message).toContain("status");
+    expect(checkList(allRuns).limit).toBe(100);
+    expect(refusal(() => checkList({ ...allRuns, limit: 1001, deadLetters: false })).message).toContain("at most 1000");
+    expect(refusal(() => checkList({ ...allRuns, status: 99 })).message).toContain("status");
     expect(refusal(() => checkDeploy({ namespace: "default", code: new Uint8Array(0), types: ["a"], held: false })).message).toContain(
       '"code" is empty',
     );

@@ -3,10 +3,11 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asIndex, asShardId, asTerm, HopError, InvariantError, keyMax, keyOfDigest, type RunId, wholeRange } from "#core/base";
-import { decodeEvent, decodeRecord, fromBytes, type ListRequest, RunStatus } from "#proto";
+import { decodeEvent, decodeRecord, fromBytes, RunStatus } from "#proto";
 import { event, fixtureShard, RecordWriter, writeLife } from "../event-fixture.ts";
 import { MemoryLogStore } from "../log/memory-log-store.ts";
 import { WalLogStore } from "../log/wal-log-store.ts";
+import { allRuns } from "./list-fixture.ts";
 import { Projector } from "./projector.ts";
 import { RunQuery } from "./query.ts";
 import type { PlacedEvent } from "./run-rebuild.ts";
@@ -22,17 +23,6 @@ beforeEach(() => {
 });
 afterAll(() => fs.rmSync(root, { recursive: true }));
 
-const all: ListRequest = {
-  namespace: "",
-  status: 0,
-  type: "",
-  limit: 0,
-  pageToken: "",
-  query: "",
-  schedules: false,
-  channels: false,
-  deadLetters: false,
-};
 const openAt = (where: string, options: { logId?: string; durable?: number } = {}) =>
   Projector.open({
     path: where,
@@ -108,13 +98,13 @@ test("each generation has one row, which says how it went", async () => {
 
 test("lists are filtered, newest first, and paged without gaps or repeats while rows come in", async () => {
   const { query, projector, log } = await project((writer) => writeLife(writer, 7, 300));
-  const rows = query.list({ ...all, limit: 1000 }).run;
+  const rows = query.list({ ...allRuns, limit: 1000 }).run;
   expect(rows.length).toBeGreaterThan(30);
   expect(rows.map((row) => row.startedMs)).toEqual(rows.map((row) => row.startedMs).sort((a, b) => b - a));
   const paged: string[] = [];
   let pageToken = "";
   do {
-    const page = query.list({ ...all, limit: 7, pageToken });
+    const page = query.list({ ...allRuns, limit: 7, pageToken });
     paged.push(...page.run.map((row) => `${row.run}#${row.generation}`));
     pageToken = page.nextPageToken;
     const writer = new RecordWriter(log);
@@ -132,19 +122,19 @@ test("lists are filtered, newest first, and paged without gaps or repeats while 
     { namespace: "default", type: "order", status: RunStatus.completed },
   ]) {
     const want = rows.filter((row) => Object.entries(filter).every(([key, value]) => key === "namespace" || row[key as "type"] === value));
-    const got = query.list({ ...all, ...filter, limit: 1000 }).run.filter((row) => !row.run.includes("late"));
+    const got = query.list({ ...allRuns, ...filter, limit: 1000 }).run.filter((row) => !row.run.includes("late"));
     expect(got).toEqual(want);
     expect(want.length).toBeGreaterThan(3);
   }
-  expect(query.list({ ...all, namespace: "other" })).toEqual({ run: [], nextPageToken: "" });
-  expect(query.list({ ...all, type: "x' OR '1'='1" }).run).toEqual([]);
+  expect(query.list({ ...allRuns, namespace: "other" })).toEqual({ run: [], nextPageToken: "" });
+  expect(query.list({ ...allRuns, type: "x' OR '1'='1" }).run).toEqual([]);
   projector.close();
 });
 
 test("a page token that was not made by a list is refused", async () => {
   const { query, projector } = await project((writer) => writer.record(event.started("run/a:b", 1)));
   for (const pageToken of ["x", "!!", Buffer.from('["a",1,2]').toString("base64url"), Buffer.from("null").toString("base64url")]) {
-    expect(() => query.list({ ...all, pageToken })).toThrow(HopError);
+    expect(() => query.list({ ...allRuns, pageToken })).toThrow(HopError);
   }
   projector.close();
 });
@@ -475,9 +465,9 @@ test("what is searchable is merged into a run's row, whether it began in the bat
   writer.record(event.searchable(one, "customer", null), event.started(two, 1));
   await writer.settle();
   projector.catchUp(log.replay(fixtureShard, asIndex(3)));
-  const rows = query.list({ ...all, query: "total > 100" }).run;
+  const rows = query.list({ ...allRuns, query: "total > 100" }).run;
   expect(rows.map(({ run, searchable }) => [run, searchable])).toEqual([["default:a", '{"paid":{"time":5},"total":120.5}']]);
-  expect(query.list({ ...all, query: "customer IS NULL" }).run).toHaveLength(2);
-  expect(query.list({ ...all, query: "paid < '1970-01-02' AND status = 'running'" }).run).toHaveLength(1);
+  expect(query.list({ ...allRuns, query: "customer IS NULL" }).run).toHaveLength(2);
+  expect(query.list({ ...allRuns, query: "paid < '1970-01-02' AND status = 'running'" }).run).toHaveLength(1);
   projector.close();
 });

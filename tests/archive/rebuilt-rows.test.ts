@@ -6,20 +6,11 @@ import { MemoryLogStore, Projector } from "#store";
 import { keyOf } from "../../node/cluster/shard-map.ts";
 import { VisibilityPump } from "../../node/visibility-pump.ts";
 import { event, fixtureShard, RecordWriter, writeLife } from "../../store/event-fixture.ts";
+import { allRuns } from "../../store/visibility/list-fixture.ts";
 import { until } from "../until.ts";
 import { SealedShard } from "./sealed-shard.ts";
 
-const all: ListRequest = {
-  namespace: "",
-  status: 0,
-  type: "",
-  limit: 500,
-  pageToken: "",
-  query: "",
-  schedules: false,
-  channels: false,
-  deadLetters: false,
-};
+const all: ListRequest = { ...allRuns, limit: 500 };
 const middle = 2 ** 47;
 const child = asShardId(2);
 

@@ -4,7 +4,6 @@
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { HopClient } from "#sdk/client";
 import { until } from "../until.ts";
 import { Nodes } from "./nodes.ts";
 
@@ -34,31 +33,18 @@ export const sends = durable(async ({ name, from, to }: { name: string; from: nu
 const example = join(import.meta.dir, "../../examples/channels");
 
 let nodes: Nodes;
-const clients: HopClient[] = [];
-const client = (index: number) => {
-  const made = HopClient.connect({ address: nodes.at(index).grpc, retryMs: 30_000 });
-  clients.push(made);
-  return made;
-};
 
 beforeAll(async () => {
-  nodes = new Nodes(3, 3);
-  nodes.project({ "workflows.ts": workflows });
+  nodes = new Nodes(3);
   await nodes.form(3);
-  await nodes.ok(["deploy", "project/workflows.ts"]);
-  await nodes.ok(["deploy", join(example, "workflow.ts")]);
-  const grpc = nodes.servers.map((each) => each.grpc).join(",");
-  await nodes.cluster.worker({ grpc }, ["--activities", join(example, "activities.ts")]);
+  await nodes.deploy({ workflows, example });
 }, 90_000);
-afterAll(async () => {
-  for (const each of clients) each.close();
-  await nodes[Symbol.asyncDispose]();
-});
+afterAll(() => nodes[Symbol.asyncDispose]());
 
 test("readers have all that runs and clients send, once and in order of each sender, though the leader is killed", async () => {
   const leader = await nodes.leaderOf(1);
   const at = nodes.servers.findIndex((each) => each !== leader);
-  const own = client(at);
+  const own = nodes.client(nodes.at(at));
   const readers = await Promise.all(["a", "b"].map((name) => own.start("collects", "busy", { instance: `reader-${name}` })));
   const sender = await own.start("sends", { name: "busy", from: 1000, to: 1100 }, { instance: "sender" });
   const channel = own.channels.handle<number>("busy");
@@ -81,7 +67,7 @@ test("readers have all that runs and clients send, once and in order of each sen
 }, 90_000);
 
 test("large messages, and batches that are large, travel as blobs", async () => {
-  const own = client(0);
+  const own = nodes.client(nodes.at(0));
   const channel = own.channels.handle<string>("large");
   const sent = [...Array.from({ length: 40 }, (_, i) => "x".repeat(10_000 + i)), "y".repeat(300_000), "z"];
   await channel.sendAll(sent);
@@ -96,7 +82,7 @@ test("large messages, and batches that are large, travel as blobs", async () => 
 }, 60_000);
 
 test("a flood of 100,000 messages leaves less than 20 KB of the reader's history; a reducer leaves less than 2 KB", async () => {
-  const own = client(1);
+  const own = nodes.client(nodes.at(1));
   const flood = own.channels.handle<string>("flood");
   const run = await own.start("measures", "flood", { instance: "flooded" });
   const batch = Array.from({ length: 1000 }, () => "m".repeat(20));

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { HopClient } from "#sdk/client";
 import { until } from "../until.ts";
 import type { Server } from "./harness.ts";
 import { Nodes } from "./nodes.ts";
@@ -19,12 +18,6 @@ let nodes: Nodes;
 let ledger: string;
 /** A node that is not killed. */
 let alive: Server;
-const clients: HopClient[] = [];
-const client = (address: string) => {
-  const made = HopClient.connect({ address, retryMs: 30_000 });
-  clients.push(made);
-  return made;
-};
 
 beforeAll(async () => {
   nodes = new Nodes(3);
@@ -32,10 +25,7 @@ beforeAll(async () => {
   await nodes.form(3);
   await nodes.ok(["deploy", example("workflow.ts")], { server: nodes.at(0) });
 }, 90_000);
-afterAll(async () => {
-  for (const each of clients) each.close();
-  await nodes[Symbol.asyncDispose]();
-});
+afterAll(() => nodes[Symbol.asyncDispose]());
 
 /** Orders that were charged, each as often as it was. */
 function charged(): string[] {
@@ -53,7 +43,7 @@ test("runs that call an activity with one key have one charge between them, over
   if (home === undefined) throw new Error("There is one node only");
   alive = home;
   await nodes.cluster.worker(home, ["--activities", example("activities.ts")], { env: { BANK_LEDGER: ledger, BANK_MS: "400" } });
-  const given = client(home.grpc);
+  const given = nodes.client(home);
   const ids = Array.from({ length: 12 }, (_, n) => `o-${n}`);
   const one = await Promise.all(ids.map((id) => given.start("checkout", order(id), { instance: `one-${id}` })));
   const two = await Promise.all(ids.map((id) => given.start("checkout", order(id), { instance: `two-${id}` })));
@@ -76,7 +66,7 @@ test("runs that call an activity with one key have one charge between them, over
 }, 120_000);
 
 test("the key says who executed it, and other arguments are refused", async () => {
-  const { by } = (await client(alive.grpc).execute("checkout", order("o-1"), { instance: "late" })) as Charged;
+  const { by } = (await nodes.client(alive).execute("checkout", order("o-1"), { instance: "late" })) as Charged;
   const server = alive;
   const history = await nodes.ok(["audit", "default:late"], { server });
   expect(history).toContain("claims key/default:charge_card:o-1");

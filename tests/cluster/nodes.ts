@@ -1,6 +1,7 @@
 /** Several nodes of the executable under test that find each other through their seeds, and what is asked of them. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { HopClient } from "#sdk/client";
 import { Cluster, type Finished, type RunOptions, Server } from "./harness.ts";
 
 export interface ShardShown {
@@ -40,6 +41,13 @@ function freePorts(count: number): number[] {
   return held.map(({ port }) => port);
 }
 
+interface Deployed {
+  /** Text of a file of workflows. */
+  readonly workflows: string;
+  /** Folder with `workflow.ts` and `activities.ts`. */
+  readonly example: string;
+}
+
 export class Nodes implements AsyncDisposable {
   readonly cluster = new Cluster();
   /** In the order of their start; which number the cluster gave each is `numberOf`'s to say. */
@@ -49,6 +57,7 @@ export class Nodes implements AsyncDisposable {
   /** Flags of the nodes that are started from now on. */
   extra: readonly string[] = [];
   private readonly peerPorts: readonly number[];
+  private readonly clients: HopClient[] = [];
 
   /** Room for `count` nodes; `seeds` of them are in the seed list. None is started. */
   constructor(count: number, seeds = count) {
@@ -71,6 +80,15 @@ export class Nodes implements AsyncDisposable {
     await Promise.all(Array.from({ length: count }, () => this.start()));
     await this.ok(["cluster", "init"], { server: this.at(0) });
     await this.whole(count);
+  }
+
+  /** Deploys both, and starts a worker for the example's activities that knows of all nodes. */
+  async deploy({ workflows, example }: Deployed): Promise<void> {
+    this.project({ "workflows.ts": workflows });
+    await this.ok(["deploy", "project/workflows.ts"]);
+    await this.ok(["deploy", join(example, "workflow.ts")]);
+    const grpc = this.servers.map((each) => each.grpc).join(",");
+    await this.cluster.worker({ grpc }, ["--activities", join(example, "activities.ts")]);
   }
 
   /** Waits until so many nodes are live and every shard has its replicas and a leader. */
@@ -141,8 +159,16 @@ export class Nodes implements AsyncDisposable {
     return folder;
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.cluster[Symbol.asyncDispose]();
+  /** Asks that node alone; closed with the nodes. */
+  client({ grpc: address }: Server): HopClient {
+    const made = HopClient.connect({ address, retryMs: 30_000 });
+    this.clients.push(made);
+    return made;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const each of this.clients) each.close();
+    await this.cluster[Symbol.asyncDispose]();
   }
 
   private addressed(options: RunOptions): RunOptions {

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { HopClient, type RunHandle } from "#sdk/client";
+import type { RunHandle } from "#sdk/client";
 import { until } from "../until.ts";
 import { Nodes } from "./nodes.ts";
 
@@ -28,26 +28,13 @@ export const dumps = durable(async (size: number) => {
 const example = join(import.meta.dir, "../../examples/streaming");
 
 let nodes: Nodes;
-const clients: HopClient[] = [];
-const client = (index: number) => {
-  const made = HopClient.connect({ address: nodes.at(index).grpc, retryMs: 30_000 });
-  clients.push(made);
-  return made;
-};
 
 beforeAll(async () => {
-  nodes = new Nodes(3, 3);
-  nodes.project({ "workflows.ts": workflows });
+  nodes = new Nodes(3);
   await nodes.form(3);
-  await nodes.ok(["deploy", "project/workflows.ts"]);
-  await nodes.ok(["deploy", join(example, "workflow.ts")]);
-  const grpc = nodes.servers.map((each) => each.grpc).join(",");
-  await nodes.cluster.worker({ grpc }, ["--activities", join(example, "activities.ts")]);
+  await nodes.deploy({ workflows, example });
 }, 90_000);
-afterAll(async () => {
-  for (const each of clients) each.close();
-  await nodes[Symbol.asyncDispose]();
-});
+afterAll(() => nodes[Symbol.asyncDispose]());
 
 /** All that one consumer is given. */
 async function taken(run: RunHandle): Promise<unknown[]> {
@@ -61,9 +48,9 @@ const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
 test("consumers at every node have all chunks once, though the run's leader is killed half-way", async () => {
   const leader = await nodes.leaderOf(1);
   const at = nodes.servers.findIndex((each) => each !== leader);
-  const own = client(at);
+  const own = nodes.client(nodes.at(at));
   const run = await own.start("counts", { to: 60, everyMs: 50 }, { instance: "killed" });
-  const through = nodes.servers.map((_, index) => taken(client(index).handle("default:killed")));
+  const through = nodes.servers.map((server) => taken(nodes.client(server).handle("default:killed")));
   const first = run.stream<number>()[Symbol.asyncIterator]();
   for (let n = 1; n <= 10; n++) expect((await first.next()).value?.value).toBe(n);
   await leader.kill();
@@ -93,7 +80,7 @@ test("what a run yields is shown to whoever follows it, and its result is the ou
 });
 
 test("a large chunk, a run that fails, and what can't be consumed", async () => {
-  const run = await client(0).start("dumps", 200_000, { instance: "large" });
+  const run = await nodes.client(nodes.at(0)).start("dumps", 200_000, { instance: "large" });
   const stream = run.stream<string>();
   expect((await stream.next()).value?.value).toHaveLength(200_000);
   await run.signal("fail");
@@ -107,7 +94,7 @@ test("a large chunk, a run that fails, and what can't be consumed", async () => 
 });
 
 test("a run whose consumers have left is told after ten seconds; one that comes back in time is missed by nobody", async () => {
-  const own = client(0);
+  const own = nodes.client(nodes.at(0));
   const [left, stays] = await Promise.all([
     own.start("streamProcessing", { tokens: Array(2000).fill("a") }, { instance: "left" }),
     own.start("streamProcessing", { tokens: Array(200).fill("a") }, { instance: "stays" }),
@@ -118,7 +105,7 @@ test("a run whose consumers have left is told after ten seconds; one that comes 
     await stream.return(undefined);
   }
   await until(async () => (await stays.describe()).size > 100, { what: "chunks that nobody takes" });
-  expect(await taken(client(1).handle("default:stays"))).toHaveLength(200);
+  expect(await taken(nodes.client(nodes.at(1)).handle("default:stays"))).toHaveLength(200);
   expect(await stays.result()).toBe("done");
   expect(await left.result()).toBe("rerouted");
   const history = await nodes.ok(["audit", "default:left"]);

@@ -6,7 +6,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { keyOfDigest } from "#core/base";
-import { HopClient } from "#sdk/client";
 import { until } from "../until.ts";
 import type { HopProcess } from "./harness.ts";
 import { Nodes, type ShardShown } from "./nodes.ts";
@@ -44,12 +43,6 @@ function namesIn(isUpper: boolean, prefix: string, count: number): string[] {
 const pauseMsMax = 15_000;
 
 let nodes: Nodes;
-const clients: HopClient[] = [];
-const client = (address: string) => {
-  const made = HopClient.connect({ address, retryMs: 30_000 });
-  clients.push(made);
-  return made;
-};
 const settled = async (shard: number) =>
   until(async () => (await nodes.shard(shard)).change === null, { what: `no change of shard ${shard}` });
 
@@ -57,10 +50,7 @@ beforeAll(async () => {
   nodes = new Nodes(4, 3);
   nodes.project({ "workflows.ts": workflows, "activities.ts": "export const upper = (text: string) => text.toUpperCase();\n" });
 }, 60_000);
-afterAll(async () => {
-  for (const each of clients) each.close();
-  await nodes[Symbol.asyncDispose]();
-});
+afterAll(() => nodes[Symbol.asyncDispose]());
 
 test("three nodes with seeds wait for ever, and are one cluster when one of them is told so", async () => {
   const started = await Promise.all([nodes.start(), nodes.start(), nodes.start()]);
@@ -91,7 +81,7 @@ test("members and shards are listed whole, page by page, by each node", async ()
   for (const server of nodes.servers) {
     const numbers = JSON.parse(await nodes.ok(["cluster", "members", "-o", "json"], { server })) as { node: number; state: string }[];
     expect(numbers.map(({ node, state }) => [node, state])).toEqual([1, 2, 3].map((node) => [node, "live"]));
-    const { cluster } = client(server.grpc);
+    const { cluster } = nodes.client(server);
     const paged: number[] = [];
     for (let pageToken = "", pages = 0; pages < 10; pages++) {
       const page = await cluster.members({ limit: 1, pageToken });
@@ -120,7 +110,7 @@ test("any node answers any client: runs through each, with the worker told of on
 test("the leader's node dies by SIGKILL: runs go on, its clients too, and it catches up when it is back", async () => {
   const leader = await nodes.leaderOf(1);
   const number = await nodes.numberOf(leader);
-  const given = client(leader.grpc);
+  const given = nodes.client(leader);
   // It has a session with the node that dies, and has been told of the others.
   expect(await given.execute<string>("greet", "before")).toBe("Hello, BEFORE!");
   const waiting = nodes.cluster.launch(["run", "naps", "--input", "2500", "--instance", "sleeper", "--follow"], { server: leader });
@@ -172,7 +162,7 @@ describe("shards that change under runs", () => {
 
   test("split: no history is cut, and the runs of both halves go on", async () => {
     held = [...lower, ...upper];
-    const all = client(nodes.at(0).grpc);
+    const all = nodes.client(nodes.at(0));
     for (const instance of held) {
       const handle = await all.start("collects", 8, { instance });
       await handle.signal("item", "before");
@@ -200,7 +190,7 @@ describe("shards that change under runs", () => {
 
   test("a run signals runs of both shards, and awaits their results: each once, in order", async () => {
     const senders = [...namesIn(false, "from", 2), ...namesIn(true, "from", 2)];
-    const all = client(nodes.at(1).grpc);
+    const all = nodes.client(nodes.at(1));
     const sent = await Promise.all(
       held.map((to, n) => all.start("sends", { to, from: "x", count: 6 }, { instance: senders[n] as string })),
     );
@@ -238,7 +228,7 @@ describe("shards that change under runs", () => {
     await nodes.ok(["shard", "merge", "1", "--timeout", "30s"]);
     expect((await nodes.shards()).map(({ shard }) => shard)).toEqual([1]);
     await nodes.ok(["shard", "verify", "--all"]);
-    const all = client(nodes.at(2).grpc);
+    const all = nodes.client(nodes.at(2));
     for (const instance of held) expect(await all.handle(`default:${instance}`).result()).toContain("x6");
     expect(await nodes.ok(["audit", `default:${held[3]}`])).toContain(held[3] as string);
     expect(await nodes.ok(["run", "greet", "--input", '"merged"', "--follow"])).toBe('"Hello, MERGED!"\n');
